@@ -14,7 +14,7 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv --without-pip $(VENV)
 
-# Archives are checked by the hashes in requirements/, for every Python and system; docs/releasing.md#hashes.
+# Archives are checked by the hashes in requirements/, for every Python and system; docs/development/releasing.md#hashes.
 $(VENV)/run.done: pyproject.toml requirements/run.txt requirements/build.txt | $(BIN)/python
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --require-hashes -r requirements/run.txt -r requirements/build.txt
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --no-deps --no-build-isolation --editable .
@@ -61,7 +61,7 @@ test-minimum:
 	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest -m "not slow"
 	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest tests/encoders
 
-# How fast it is, as ratios with targets: docs/benchmarks.md. The quick ones take some minutes on two cores; all of them
+# How fast it is, as ratios with targets: docs/benchmarks/speed.md. The quick ones take some minutes on two cores; all of them
 # take hours, 6 GB of memory and 10 GB of disk. Results are kept by version in benchmarks/results, and what became
 # slower than in the latest earlier version is printed; bench-table writes them into the page.
 bench: $(VENV)/dev.done
@@ -133,7 +133,7 @@ SEED ?= 0
 mutants: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python tests/mutants.py --count $(MUTANTS) --seed $(SEED)
 
-# Every method on resampled splits of real embeddings, the tables of docs/comparison.md: about 15 minutes on two cores for
+# Every method on resampled splits of real embeddings, the tables of docs/benchmarks/comparison.md: about 15 minutes on two cores for
 # each of the first three splits, which train by gradient, too, and 6 for each further one, so two hours and a half for
 # 20, and then degrade.py. Runs are kept in RESAMPLED and taken up again.
 RESAMPLED ?= resampled
@@ -146,13 +146,13 @@ real: $(VENV)/dev.done
 	$(BIN)/python benchmarks/degrade.py $(REAL_DATA)
 
 # FairerCLIP as it comes and searched against other methods that choose on the same rows, with many labels, few, or none:
-# the first tables of docs/comparison.md; about two hours on two cores. Runs are kept in CHOICE and taken up again.
+# the first tables of docs/benchmarks/comparison.md; about two hours on two cores. Runs are kept in CHOICE and taken up again.
 CHOICE ?= choice
 choice: $(VENV)/dev.done
 	$(BIN)/python benchmarks/choice.py run $(REAL_DATA) -o $(CHOICE) --splits $(SPLITS)
 	$(BIN)/python benchmarks/choice.py table -o $(CHOICE)
 
-# Rankings by free queries before and after mitigation of embeddings, the figures of docs/search.md: about 10 minutes on two
+# Rankings by free queries before and after mitigation of embeddings, the figures of docs/how-to/search.md: about 10 minutes on two
 # cores. concept-erasure takes part if it is installed.
 rankings: $(VENV)/dev.done
 	$(BIN)/python benchmarks/rankings.py $(REAL_DATA) -o rankings.json
@@ -163,7 +163,7 @@ REPRODUCTION ?= reproduction
 reproduce: $(VENV)/dev.done
 	$(BIN)/fairerclip reproduce all --suite $(REAL_DATA) -o $(REPRODUCTION) --overwrite
 
-# Supply chain (docs/releasing.md#hashes). The tools have an environment of their own.
+# Supply chain (docs/development/releasing.md#hashes). The tools have an environment of their own.
 TOOLS := $(VENV)-tools
 $(TOOLS)/done: constraints-tools.txt
 	$(PYTHON) -m venv --clear $(TOOLS)

@@ -1,4 +1,4 @@
-"""Write the tables of docs/benchmarks.md from the results of a version: ``python benchmarks/table.py [--check]``.
+"""Write the tables of docs/benchmarks/speed.md from the results of a version: ``python benchmarks/table.py [--check]``.
 
 The tables stand between two marks of the page. With ``--check`` the page is left as it is, and the exit code is 1 if it
 does not have them.

@@ -352,7 +352,7 @@ def keeps(value, schema, whole):
 def test_the_published_schema_is_current():
     fresh = json.dumps(AuditResults.model_json_schema(), indent=1, ensure_ascii=False) + "\n"
     assert SCHEMA.read_text(encoding="utf-8") == fresh, (
-        "write model_json_schema() to docs/results.schema.json anew"
+        "write model_json_schema() to docs/reference/results.schema.json anew"
     )
 
 

@@ -1,4 +1,4 @@
-"""docs/export.md does what it says."""
+"""docs/how-to/export.md does what it says."""
 
 import re
 from pathlib import Path

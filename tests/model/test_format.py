@@ -1,4 +1,4 @@
-"""docs/format.md: every refusal has its reason, schema and reader agree, weights can be mapped and halved."""
+"""docs/reference/format.md: every refusal has its reason, schema and reader agree, weights can be mapped and halved."""
 
 import json
 import os

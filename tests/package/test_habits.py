@@ -71,7 +71,7 @@ def test_forms_of_issues_have_what_a_form_needs():
 
 def test_what_contributors_are_told_to_run_and_to_edit_is_there():
     source = ROOT / "src" / "fairerclip"
-    for page in ("CONTRIBUTING.md", "docs/releasing.md"):
+    for page in ("CONTRIBUTING.md", "docs/development/releasing.md"):
         text = (ROOT / page).read_text()
         assert set(re.findall(r"make ([a-z-]+)", text)) <= TARGETS
         named = re.findall(r"`(?:python )?([\w.-]+(?:/[\w.-]+)+)/?(?: --\w+)?`", text)

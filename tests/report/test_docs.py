@@ -1,4 +1,4 @@
-"""docs/report.md does what it says."""
+"""docs/explanation/report.md does what it says."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""docs/serving.md does what it says."""
+"""docs/how-to/serving.md does what it says."""
 
 import json
 import re
