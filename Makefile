@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
+.PHONY: audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo docs test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
 	proofs rankings real reproduce serve-load clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
@@ -23,6 +23,14 @@ $(VENV)/run.done: pyproject.toml requirements/run.txt requirements/build.txt | $
 $(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/python
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[dev,all]'
 	@touch $@ $(VENV)/run.done
+
+# The documentation, with pictures and examples that are run; a broken link or reference is an error. Two minutes.
+$(VENV)/docs.done: pyproject.toml constraints.txt | $(BIN)/python
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/docs.done
+	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going docs docs/_build/html
 
 demo: $(VENV)/run.done
 	$(BIN)/fairerclip demo --output demo
@@ -204,4 +212,4 @@ sbom: $(VENV)-wheel/done $(TOOLS)/done
 	$(TOOLS)/bin/python tools/check_sbom.py dist/sbom.json
 
 clean:
-	rm -rf $(VENV) mutants.json $(VENV)-no-extras $(VENV)-minimum $(VENV)-tools $(VENV)-wheel demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) mutants.json $(VENV)-no-extras $(VENV)-minimum $(VENV)-tools $(VENV)-wheel demo build dist docs/_build docs/gallery docs/reference/commands docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -23,7 +23,7 @@ from fairerclip._util.numbers import significant
 from fairerclip.cli import show
 from fairerclip.report.result_table import Cell, ResultTable, to_markdown
 
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "benchmarks" / "speed.md"
 BEGIN, END = "<!-- results: written by benchmarks/table.py -->\n", "<!-- end of results -->\n"
 
 

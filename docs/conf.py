@@ -16,7 +16,6 @@ release = version = fairerclip.__version__
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
     "sphinx_copybutton",
@@ -25,13 +24,17 @@ extensions = [
     "page_anchors",
     "docstring_links",
     "command_pages",
+    "mathml",
 ]
 GALLERY = HERE.parent / "examples" / "gallery"
 if any(GALLERY.glob("plot_*.py")):
     extensions.append("sphinx_gallery.gen_gallery")
+else:  # the navigation needs a page
+    extensions.append("empty_gallery")
 exclude_patterns = ["_build", "_ext", "_templates", "pictures"]
 templates_path = ["_templates"]
 nitpicky = True
+smartquotes = False  # options begin with two hyphens
 show_warning_types = True
 
 # Markdown
@@ -41,7 +44,6 @@ myst_dmath_double_inline = True
 suppress_warnings = [
     "config.cache",
     "myst.header",  # tables of the reproduction begin with a sentence
-    "toc.empty_glob",  # a gallery without examples has no page
 ]
 
 # Docstrings
@@ -49,6 +51,10 @@ autodoc_typehints = "none"  # numpydoc sections have the types
 autodoc_member_order = "bysource"
 autosummary_generate = True
 autosummary_ignore_module_all = False
+autosummary_filename_map = {  # some file systems do not tell these from classes of the same name
+    "fairerclip.data.join": "fairerclip.data.join-function",
+    "fairerclip.data.preflight": "fairerclip.data.preflight-function",
+}
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
@@ -57,7 +63,12 @@ plot_basedir = str(HERE / "pictures")
 plot_formats = [("svg", 100)]
 plot_html_show_formats = False
 plot_html_show_source_link = False
-plot_rcparams = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "fairerclip"}
+plot_rcparams = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "fairerclip",
+}
 plot_apply_rcparams = True
 plot_pre_code = ""
 sphinx_gallery_conf = {
@@ -71,11 +82,11 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "matplotlib_animations": False,
     "remove_config_comments": True,
-    "default_thumb_file": None,
     "within_subsection_order": "FileNameSortKey",
 }
 
 # Pages
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = f"fairerclip {version}"
 html_static_path = ["_static"]
@@ -83,7 +94,7 @@ html_css_files = ["site.css"]
 html_theme_options = {
     "show_prev_next": False,
     "navigation_with_keys": False,
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 7,
     "navbar_align": "left",
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
@@ -94,4 +105,4 @@ html_sidebars = {"index": [], "quickstart": [], "glossary": [], "references": []
 html_show_sphinx = False
 html_copy_source = False
 html_show_sourcelink = False
-copyright = "fairerclip, Apache-2.0"  # noqa: A001 - the name that Sphinx reads
+copyright = "fairerclip, Apache-2.0"

@@ -17,7 +17,9 @@ FOLDER = "reference/commands"
 def escaped(text: str) -> str:
     """Return a help text as Markdown that shows it as it is; code stays code."""
     parts = re.split(r"(`[^`]+`)", text)
-    return "".join(part if part.startswith("`") else re.sub(r"([\\*_\[\]<>{}$|])", r"\\\1", part) for part in parts)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([\\*_\[\]<>{}$|])", r"\\\1", part) for part in parts
+    )
 
 
 def parameters(title: str, records: list[tuple[str, str]]) -> list[str]:
@@ -49,13 +51,17 @@ def leaves(name: str, command: Any) -> dict[str, Any]:
     """Return all commands below one by their full name, in the order of the help."""
     if not hasattr(command, "commands"):
         return {name: command}
-    return {full: leaf for key, sub in command.commands.items() for full, leaf in leaves(f"{name} {key}", sub).items()}
+    return {
+        full: leaf
+        for key, sub in command.commands.items()
+        for full, leaf in leaves(f"{name} {key}", sub).items()
+    }
 
 
 def pages() -> dict[str, str]:
     """Return the text of every page by the name of its file."""
     found = leaves("fairerclip", typer.main.get_command(commands))
-    texts = {f"{name.split(maxsplit=1)[1].replace(' ', '-')}.md": page(name, leaf) for name, leaf in found.items()}
+    texts = {f"{name.replace(' ', '-')}.md": page(name, leaf) for name, leaf in found.items()}
     rows = []
     for name, (name_of_file, leaf) in zip(found, zip(texts, found.values(), strict=True), strict=True):
         first = escaped((leaf.help or "").split("\n\n")[0].replace("\n", " "))

@@ -17,9 +17,12 @@ from sphinx.environment import BuildEnvironment
 
 CITATION = re.compile(r"(?<![\w/`])(?:``)?docs/((?:[\w-]+/)*[\w-]+)\.md(?:#([\w-]+))?(?:``)?")
 
+NUMBER_OF_VALUES = re.compile(r"\|S\|(?!`)")
+"""The number of sensitive values, which reStructuredText would take for a substitution."""
+
 
 def link_pages(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Replace citations of pages in a docstring by references."""
+    """Replace citations of pages in a docstring by references, and escape what is not markup."""
 
     def link(match: re.Match[str]) -> str:
         page, anchor = match[1], match[2]
@@ -27,7 +30,7 @@ def link_pages(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
             return f":ref:`{page}.md#{anchor} <{page}.md#{anchor}>`"
         return f":doc:`{page}.md </{page}>`"
 
-    lines[:] = [CITATION.sub(link, line) for line in lines]
+    lines[:] = [NUMBER_OF_VALUES.sub(r"\\|S\\|", CITATION.sub(link, line)) for line in lines]
 
 
 def skip_foreign(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
@@ -39,7 +42,9 @@ def skip_foreign(app: Sphinx, what: str, name: str, obj: Any, skip: bool, option
     return None
 
 
-def name_as_code(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element) -> nodes.Element | None:
+def name_as_code(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
+) -> nodes.Element | None:
     """Show a name in backticks that the reference does not document as code."""
     if node.get("refdomain") == "py" and node.get("reftype") == "obj":
         return nodes.literal("", content.astext())

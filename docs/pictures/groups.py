@@ -6,7 +6,8 @@ from story import AFTER, BEFORE, group_names, reports
 
 figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
 names = group_names()
-for shift, report, colour, label in zip((-0.2, 0.2), reports(), (BEFORE, AFTER), ("zero-shot", "FairerCLIP"), strict=True):
+styles = ((-0.2, BEFORE, "zero-shot"), (0.2, AFTER, "FairerCLIP"))
+for report, (shift, colour, label) in zip(reports(), styles, strict=True):
     rates = np.array([100 * group.accuracy for group in report.groups])
     ends = np.array([[100 * group.low, 100 * group.high] for group in report.groups])
     places = np.arange(len(rates)) + shift

@@ -1,13 +1,13 @@
 """Every figure of the kept benchmarks that has a target, as a share of that target."""
 
 import json
-from pathlib import Path
 
 import matplotlib.pyplot as plt
+from story import DOCS
 
 import fairerclip
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / fairerclip.__version__
+RESULTS = DOCS.parent / "benchmarks" / "results" / fairerclip.__version__
 bars = []
 for file in sorted(RESULTS.glob("*.json")):
     for figure in json.loads(file.read_text(encoding="utf-8"))["figures"]:
@@ -21,4 +21,4 @@ colours = ["#2166ac" if met else "#b2182b" for *_, met in bars]
 axes.barh([name for _, name, _ in bars], [share for share, *_ in bars], color=colours)
 axes.axvline(1, color="black", linewidth=1)
 axes.text(1, len(bars) - 0.3, " target", va="bottom")
-axes.set_xlabel("share of the target that is used: left of the line is better than asked for")
+axes.set_xlabel("share of its target")

@@ -17,7 +17,7 @@ from fairerclip.auditing.results import AuditResults, check_results, read_result
 from fairerclip.errors import OutputExistsError, ResultsFileError
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMA = ROOT / "docs" / "results.schema.json"
+SCHEMA = ROOT / "docs" / "reference" / "results.schema.json"
 sys.path.append(str(ROOT / "tests" / "report"))
 sample = importlib.import_module("sample")
 SAMPLES = ["two_class", "seven_class", "retrieval_only", "minimal", "before_only"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "export.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "export.md"
 
 
 def test_the_python_of_the_documentation_runs_as_printed(tmp_path, monkeypatch, capsys):

@@ -2,7 +2,8 @@
 
 How much zero-shot scores, ridge and strength should be depends on how many labels there are in each class × group. Fits
 without each fold score the rows of that fold; the scores of all folds, with groups as the fit knows them, choose
-(`judging.choose`). Values that were good on many tasks are kept unless the rows show a gain. docs/explanation/choosing.md#auto.
+(`judging.choose`). Values that were good on many tasks are kept unless the rows show a gain.
+docs/explanation/choosing.md#auto.
 """
 
 from __future__ import annotations
