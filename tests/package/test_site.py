@@ -60,10 +60,11 @@ def test_the_site_builds_without_a_warning(tmp_path):
         pytest.skip(f"the extra docs is not installed: {', '.join(missing)}")
     source = tmp_path / "docs"
     shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns(*GENERATED))
-    for name in ("src", "examples", "benchmarks"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"):
-        shutil.copy(ROOT / name, tmp_path)
+    for entry in ROOT.iterdir():  # pages include and link to what is beside them
+        if entry.suffix == ".md":
+            shutil.copy(entry, tmp_path)
+        elif entry.name != "docs" and not entry.name.startswith("."):
+            (tmp_path / entry.name).symlink_to(entry)
     # Examples are executed by make docs.
     unexecuted = ["-D", "plot_gallery=0"] if any((ROOT / "examples" / "gallery").glob("plot_*.py")) else []
     words = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", *unexecuted, str(source)]
