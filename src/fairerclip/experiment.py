@@ -294,13 +294,15 @@ class Experiment:
             return None
         return count_pairs(y, groups)
 
-    def before_after(
-        self, model: AnyModel, split: str, name: str = "FairerCLIP"
-    ) -> list[tuple[str, GroupReport]]:
-        """Measure accuracy by group of zero-shot, if there are prompts, and of the model on one split."""
+    def before_after(self, model: AnyModel, split: str) -> PairedReport | GroupReport:
+        """Compare zero-shot with the model by group on one split; without prompts, measure the model alone."""
         rows = self.task.split(split)
-        reports = [] if self.text is None else [("zero-shot", self.report(rows, self.zero_shot(rows)))]
-        return [*reports, (name, self.report(rows, predicted_labels(model, rows.X)))]
+        after = predicted_labels(model, rows.X)
+        return (
+            self.report(rows, after)
+            if self.text is None
+            else self.paired_report(rows, self.zero_shot(rows), after)
+        )
 
     def skews(self, model: AnyModel, split: str, k: int | None = None) -> list[PromptSkew]:
         """Measure MaxSkew@k of each prompt before (cosines) and after (the model's scores) on all rows of a split.

@@ -18,7 +18,13 @@ def test_methods_stand_side_by_side_and_leave_files(task, run, tmp_path):
     code, text, err = run("compare", task, "--methods", "zero-shot,probe", "--seeds", 1, "-o", out)
     assert (code, err) == (0, "")
     assert "Zero-shot" in text
-    assert "With target labels in training" in text
+    found = json.loads((out / "comparison.json").read_text())
+    answer, recommendation = text.splitlines()[1:3]
+    assert (answer, recommendation) == (found["answer"], found["recommendation"])
+    assert text.startswith("Simulated embeddings")
+    assert "More figures" not in text
+    for form in ("comparison.md", "comparison.html"):
+        assert found["recommendation"] in (out / form).read_text()
     assert {file.name for file in out.iterdir()} == {
         "runs",
         "comparison.json",
@@ -32,6 +38,11 @@ def test_methods_stand_side_by_side_and_leave_files(task, run, tmp_path):
     code, text, _ = run("compare", task, "--methods", "zero-shot,probe", "--seeds", 1, "-o", out, "--json")
     assert code == 0
     assert json.loads(text)["rows"][0]["figures"] == found["rows"][0]["figures"]
+    assert json.loads(text)["best_for_labels"] == found["best_for_labels"]
+    code, text, _ = run("compare", task, "--methods", "zero-shot,probe", "--seeds", 1, "-o", out, "--verbose")
+    assert code == 0
+    assert "More figures" in text
+    assert "How methods were compared" in text
 
 
 @pytest.mark.usefixtures("inline_jobs")
@@ -88,7 +99,7 @@ def test_a_comparison_without_any_figure_has_failed(task, run, methods_of, tmp_p
     methods_of("bad", "worse")
     code, out, err = run("compare", task, "--seeds", 1, "-o", tmp_path / "o")
     assert code == 1
-    assert "failed: ParameterError" in out  # the table says so, too
+    assert "failed: ParameterError" in out  # before the table
     assert err.count("\n") == 1
     assert err.startswith(
         "fairerclip: 2 of 2 methods failed (bad: ParameterError: C must be a positive number"

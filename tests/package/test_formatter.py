@@ -124,6 +124,7 @@ NOT_FIGURES = {
     "model/parameters.py": "ranges in error messages",
     "_util/numbers.py": "the formatter itself",
     "report/document_charts.py": "coordinates of a drawing",
+    "report/front_chart.py": "coordinates of a drawing",
     "auditing/sections/pictures.py": "edges of bins as data",
     "auditing/run.py": "seconds as data",
     "auditing/rewording.py": "a cosine in an error message",

@@ -152,7 +152,7 @@ def passed(monkeypatch):
     class Measuring(Exception):
         pass
 
-    def stop(experiment, options, *, model, fitted):
+    def stop(experiment, options, *, model, fitted, progress):
         assert fitted
         raise Measuring(experiment, model)
 

@@ -13,7 +13,7 @@ from fairerclip.experiment import Experiment
 from fairerclip.study import compare as study
 from fairerclip.study import jobs
 from fairerclip.study.choose_model import choose_model
-from fairerclip.study.compare import CompareOptions, compare, verdict
+from fairerclip.study.compare import CompareOptions, compare
 from fairerclip.study.comparison import (
     ComparedData,
     Comparison,
@@ -21,8 +21,9 @@ from fairerclip.study.comparison import (
     MethodRun,
     write_comparison,
 )
-from fairerclip.study.comparison_page import document, verdict_sentence
+from fairerclip.study.comparison_page import page, verdict_sentence
 from fairerclip.study.methods import METHODS, SEARCH, chosen_methods
+from fairerclip.study.paired_methods import PairedMethods
 from fairerclip.study.run_method import run_method
 from fairerclip.study.workers import Failure
 
@@ -62,10 +63,10 @@ def test_rows_hold_what_the_models_do(results, experiment):
 
 
 def test_a_comparison_is_read_as_it_was_written(results, tmp_path):
-    write_comparison(results, document(results), tmp_path)
+    write_comparison(results, page(results), tmp_path)
     read = jobs.read_stored(tmp_path / "comparison.json", Comparison)
     assert read.as_dict() == results.as_dict()
-    assert document(read) == document(results)
+    assert page(read) == page(results)
     assert not any("predicted" in run for row in read.as_dict()["rows"] for run in row["runs"])
     raw = json.loads((tmp_path / "comparison.json").read_text())
     (tmp_path / "comparison.json").write_text(json.dumps({**raw, "rows": [{"method": "zero-shot"}]}))
@@ -114,7 +115,7 @@ def test_the_verdict_is_against_the_best_row_that_sees_no_more_labels(experiment
     }
     found = {key: runs(share) for key, share in shares.items()}
     methods = [BY_KEY[key] for key in shares]
-    with_labels = verdict(experiment, BY_KEY["fairerclip-target"], methods, found)
+    with_labels = PairedMethods.of(experiment, methods, found).verdict(BY_KEY["fairerclip-target"])
     assert (with_labels.against, with_labels.others) == (
         "probe-group",
         4,
@@ -123,11 +124,11 @@ def test_the_verdict_is_against_the_best_row_that_sees_no_more_labels(experiment
     assert with_labels.worst_group.difference == pytest.approx(worst[0] - worst[1])
     assert with_labels.worst_group.high < 0
     assert "Group-balanced probe, Ŝ: worse; worst group −" in verdict_sentence(with_labels)
-    no_labels = verdict(experiment, BY_KEY["fairerclip-none"], methods, found)
+    no_labels = PairedMethods.of(experiment, methods, found).verdict(BY_KEY["fairerclip-none"])
     assert (no_labels.against, no_labels.others) == ("dfr-validation", 2)
     assert ": better; worst group +" in verdict_sentence(no_labels)
     found["zero-shot"] = found["dfr-validation"] = [FailedRun(seed=0, error="x")]
-    assert verdict(experiment, BY_KEY["fairerclip-none"], methods, found) is None
+    assert PairedMethods.of(experiment, methods, found).verdict(BY_KEY["fairerclip-none"]) is None
 
 
 def test_methods_that_the_task_does_not_allow_are_left_out(experiment):

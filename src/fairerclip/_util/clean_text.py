@@ -11,7 +11,7 @@ LONGEST = 120
 REPLACED = "\N{REPLACEMENT CHARACTER}"
 _JOINERS = {"\u200c", "\u200d"}  # several scripts and many emoji need them
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
-SENTENCES = {"verdict", "text", "limits", "failure", "note", "drift"}
+SENTENCES = {"verdict", "sentence", "advice", "text", "limits", "failure", "note", "drift"}
 """Keys whose text is a sentence: long names in it are shortened, the sentence itself is not."""
 VERBATIM = {"command", "digest"}
 

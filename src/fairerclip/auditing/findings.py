@@ -8,6 +8,7 @@ from typing import get_args
 
 from fairerclip._util.numbers import interval, number, significant, with_interval, worded
 from fairerclip.auditing.display_names import NAMELESS
+from fairerclip.auditing.finding_results import Level
 from fairerclip.auditing.group_results import (
     FigureChange,
     GroupAccuracyChange,
@@ -18,13 +19,7 @@ from fairerclip.auditing.group_results import (
 from fairerclip.auditing.model_facts import UNKNOWN_TASK, ZERO_SHOT, subject, why_kept
 from fairerclip.auditing.model_results import ModelSection
 from fairerclip.auditing.query_findings import drift_findings, query_findings
-from fairerclip.auditing.results import (
-    AuditResults,
-    Level,
-    ProbeRow,
-    RankedStage,
-    RetrievalSection,
-)
+from fairerclip.auditing.results import AuditResults, ProbeRow, RankedStage, RetrievalSection
 from fairerclip.auditing.topical import (
     MAX_LISTED,
     SKEW_LIMIT,

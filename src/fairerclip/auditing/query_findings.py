@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fairerclip._util.numbers import number, with_interval, worded
+from fairerclip.auditing.finding_results import Level
 from fairerclip.auditing.model_facts import subject
 from fairerclip.auditing.query_results import FreeQuery, QueriesSection, QueryTop
-from fairerclip.auditing.results import AuditResults, Level
+from fairerclip.auditing.results import AuditResults
 from fairerclip.auditing.topical import (
     SKEW_LIMIT,
     Topical,

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 
 from fairerclip import __version__
 from fairerclip._util.files import atomic_file, reading
+from fairerclip.auditing.finding_results import Finding, Recommendation
 from fairerclip.auditing.group_results import (
     GroupsSection,
     Measured,
@@ -55,7 +56,6 @@ MAX_BYTES = 16 << 20
 LINE = 160
 """Values of up to this many characters are written on one line of the file."""
 
-Level = Literal["problem", "good", "caution", "note"]
 Probe = Literal["linear", "kernel"]
 Measure = Literal["dep", "hsic", "kcc"]
 Confidence = Annotated[float, Field(gt=0, lt=1), Called("a number between 0 and 1")]
@@ -138,13 +138,6 @@ class SettingsSection(Part):
     seed: Integer | None = None
     permutations: Count | None = None
     small: Count
-
-
-class Finding(Part):
-    """A sentence about the results, and how serious it is."""
-
-    level: Level
-    text: Text
 
 
 class SkewFigures(Part):
@@ -298,6 +291,7 @@ class AuditResults(Part):
     settings: SettingsSection
     model: ModelSection | None = None
     verdict: Many[Text]
+    recommendation: Recommendation | None = None
     findings: Many[Finding]
     groups: GroupsSection | None = None
     scores: ScoresSection | None = None
@@ -310,6 +304,11 @@ class AuditResults(Part):
     wording: WordingSection | None = None
     representation: Many[RepresentationRow] | None = None
     limits: Many[Text]
+
+    def _repr_html_(self) -> str:
+        from fairerclip.auditing.results_display import results_html
+
+        return results_html(self)
 
 
 @reading(ResultsFileError)

@@ -13,6 +13,7 @@ import numpy as np
 from fairerclip._util.checks import check_confidence, check_range
 from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.display_names import attribute_name, base_name
+from fairerclip.auditing.finding_results import Finding
 from fairerclip.auditing.findings import find
 from fairerclip.auditing.group_results import Stage
 from fairerclip.auditing.model_results import Labels
@@ -21,7 +22,6 @@ from fairerclip.auditing.results import (
     FORMAT,
     VERSION,
     AuditResults,
-    Finding,
     GroupSize,
     MadeWith,
     SettingsSection,
@@ -169,7 +169,8 @@ def audit_task(
         limits=LIMITS,
     )
     findings = (*(found.finding for found in find(results)), *notes)
-    texts = {"verdict": recommend(results).sentences, "findings": findings}
+    answer = recommend(results)
+    texts = {"verdict": (answer.sentence, answer.advice), "recommendation": answer, "findings": findings}
     step()
     return results.model_copy(update=texts), None if mitigation is None else mitigation.model
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from fairerclip._util.numbers import change
+from fairerclip.auditing.finding_results import Finding, Level
 from fairerclip.auditing.group_results import MeasuredChange
-from fairerclip.auditing.results import Finding, Level
 
 SKEW_LIMIT = 0.05
 """A MaxSkew is called a problem if its whole interval lies above this (5 % more than the group's share)."""

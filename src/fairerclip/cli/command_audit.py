@@ -106,6 +106,7 @@ def audit(
     plot: Plot = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
+    verbose: options.Verbose = False,
     json: options.Json = False,
 ) -> None:
     """Audit one task in full, with --mitigate or --after before and after; or compare models zero-shot.
@@ -113,11 +114,14 @@ def audit(
     --labels, --seeds, --preset and --set set how --mitigate fits.
     """
     from fairerclip._util.files import check_free
+    from fairerclip.auditing.results import write_results
+    from fairerclip.cli import show
 
     fitting = FitChoices(labels=labels, seeds=seeds, preset=preset, parameters=parameters)
     files = _given_files(tasks, dataset, dataset_options=any((root, model, stores, work, prompts)))
     if len(files) == 1 and plot is None and about is None:
         if output is not None:
+            _check_output(output)
             check_free(output, overwrite)
         experiment = options.load_experiment(files[0], sensitive, classes)
         results, warned = full_audit(
@@ -133,7 +137,12 @@ def audit(
             k=k,
             permutations=permutations,
         )
-        _show(results, warned, output, overwrite=overwrite, json=json)
+        if output is not None:
+            write_results(results, output, overwrite=overwrite)
+        if json:
+            show.print_json({**results.model_dump(by_alias=True), "warnings": warned})
+        else:
+            _show(results, output, verbose=verbose)
         return
     of_one_task = {"--mitigate": mitigate, "--after": after, "--output": output, "--encoder": encoder}
     _check_many([*(name for name, value in of_one_task.items() if value), *fitting.given()], len(files))
@@ -257,26 +266,33 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
     return variants_from_encoder(experiment, load(encoder), templates)
 
 
-def _show(
-    results: AuditResults, warned: list[str], output: Path | None, *, overwrite: bool, json: bool
-) -> None:
-    """Write the results to the output, if there is one, and print them."""
-    from fairerclip.auditing.results import write_results
-    from fairerclip.cli import show
-    from fairerclip.report.tables import overview
+def _check_output(output: Path) -> None:
+    """Raise, before any work, for a name that `fairerclip report` would not read as results."""
+    from fairerclip.errors import ParameterError
 
-    if output is not None:
-        write_results(results, output, overwrite=overwrite)
-    if json:
-        show.print_json({**results.model_dump(by_alias=True), "warnings": warned})
-        return
+    if output.suffix != ".json":
+        raise ParameterError(
+            f"--output expects a file that ends in .json, got {output}: give {output.name}.json"
+        )
+
+
+def _show(results: AuditResults, output: Path | None, *, verbose: bool) -> None:
+    """Print the answer and one table, or with ``verbose`` all findings and tables; say where the rest is."""
+    from fairerclip.cli import show
+    from fairerclip.report.tables import first_table, overview
+
     show.head(f"{results.task.name}, {results.settings.split} split")
-    for finding in results.findings:
-        show.say(f"• {finding.level}: {finding.text}")
-    for table in overview(results):
+    show.answer(results.verdict)
+    if verbose:
+        for finding in results.findings:
+            show.say(f"• {finding.level}: {finding.text}")
+    for table in overview(results) if verbose else first_table(results):
         show.put(show.rendered(table))
+    rest = "" if verbose else "; --verbose prints all findings and tables"
     if output is not None:
-        show.say(f"results written to {output}; `fairerclip report {output}` makes a page of them")
+        show.say(f"results written to {output}; `fairerclip report {output}` makes a page of them{rest}")
+    elif not verbose:
+        show.say("--verbose prints all findings and tables; -o FILE.json keeps them for `fairerclip report`")
 
 
 def _compare(

@@ -14,8 +14,6 @@ from fairerclip.cli.signals import kept_when_stopped
 if TYPE_CHECKING:
     from fairerclip.study.comparison import Comparison, ComparisonRow
 
-WIDE = 120
-"""Width of the terminal in columns from which all columns of the table are shown."""
 SHOWN_REASONS = 3
 """Reasons of failures that a message lists."""
 
@@ -45,6 +43,9 @@ SaveBest = Annotated[
         help="Folder to save the method with the best worst group to, trained again as in its first run; a new one.",
     ),
 ]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Print all figures, times and notes, which the page has, too.")
+]
 Plot = Annotated[Path | None, options.writes(help="Draw worst group against average (.png, .svg or .pdf).")]
 
 
@@ -60,6 +61,7 @@ def compare(
     plot: Plot = None,
     save_best: SaveBest = None,
     overwrite: options.Overwrite = False,
+    verbose: Verbose = False,
     json: options.Json = False,
 ) -> None:
     """Tune and test every method on the same rows, with seeds and intervals.
@@ -72,7 +74,7 @@ def compare(
     from fairerclip.study.compare import CompareOptions, data_of
     from fairerclip.study.compare import compare as run
     from fairerclip.study.comparison import check_comparison, write_comparison
-    from fairerclip.study.comparison_page import document, draw_front
+    from fairerclip.study.comparison_page import draw_front, page
 
     if methods == "list":
         _list(json)
@@ -92,13 +94,13 @@ def compare(
         with show.progress("compare") as advance:
             results = run(experiment, settings, work=work, progress=advance)
             if output is not None:
-                write_comparison(results, document(results), output, overwrite=overwrite)
+                write_comparison(results, page(results), output, overwrite=overwrite)
         if plot is not None:
             draw_front(results, plot, overwrite=overwrite)
         if save_best is not None and any(row.figures for row in results.rows):
             best = save_winner(experiment, results, save_best)
     if not json:
-        _print(results, output)
+        _print(results, output, verbose=verbose)
         for sentence in () if best is None else (*best.sentences, f"model written to {save_best}"):
             show.say(sentence)
     _check(results, keys)
@@ -173,21 +175,34 @@ def _reasons(rows: Sequence[ComparisonRow]) -> str:
     return "; ".join([*first, *(["…"] if len(rows) > SHOWN_REASONS else [])])
 
 
-def _print(results: Comparison, output: Path | None) -> None:
-    """Print the tables and notes of a comparison."""
+def _print(results: Comparison, output: Path | None, *, verbose: bool) -> None:
+    """Print the answer, what failed or does harm, the table of all methods, and where the rest is."""
     from fairerclip.cli import show
-    from fairerclip.metrics.names import FIGURES
     from fairerclip.report.result_table import to_terminal
-    from fairerclip.study.comparison_page import COLUMNS, document
+    from fairerclip.study.comparison_page import page
 
-    comparison = document(results)
-    # A narrow terminal has no room for memory, parameters and the gap; they are in the files.
-    narrow = ("method", *(FIGURES[name].short for name in ("average", "worst_group", "eod")), "fit, s")
-    kept = range(len(COLUMNS)) if show.out.width >= WIDE else [COLUMNS.index(name) for name in narrow]
-    for table in comparison.tables:
-        rows = [[row[k] for k in kept] for row in to_terminal(table)]
-        show.put(show.plain_table(table.title, [table.columns[k] for k in kept], rows))
-    for note in comparison.notes:
-        show.say(f"• {note}")
+    shown = page(results)
+    if shown.simulated:
+        show.say(shown.source)
+    show.say(shown.answer)
+    show.head(shown.recommendation)
+    for text in (*shown.advice, *(alert.text for alert in shown.alerts)):
+        show.say(f"• {text}")
+    table = shown.table.flat()
+    show.put(show.plain_table(None, table.columns, to_terminal(table), left=range(table.left)))
+    show.say(shown.table.note)
+    for part in shown.folded if verbose else ():
+        show.say("")
+        show.head(part.title)
+        for sentence in part.sentences:
+            show.say(f"• {sentence}")
+        for more in part.tables:
+            show.put(show.plain_table(None, more.columns, to_terminal(more)))
     if output is not None:
-        show.say(f"results written to {output}")
+        from fairerclip.study.comparison import FILES
+
+        show.say(f"results written to {output}: {FILES[0]} has the picture, all figures and notes")
+    elif not verbose:
+        show.say(
+            "--verbose prints all figures, times and notes; -o OUT writes them and a page with a picture"
+        )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +11,10 @@ import typer
 from fairerclip.cli import fit_options, options
 from fairerclip.cli.cluster_options import Cluster, experiment_on
 from fairerclip.cli.fit_options import EMBEDDING, OWN, FitOptions, SearchOptions
+from fairerclip.cli.fit_output import Printing, Read, Trained, classifier_result
 from fairerclip.cli.store_options import StoreOptions, with_store_options
 
 if TYPE_CHECKING:
-    from fairerclip.applying.apply import AnyModel
     from fairerclip.experiment import Experiment
     from fairerclip.model.details import ModelDetails
     from fairerclip.model.estimator import FairerCLIP
@@ -35,15 +34,6 @@ KINDS = {OWN: "FairerCLIP", EMBEDDING: "EmbeddingMitigator"}
 
 
 @dataclass(frozen=True)
-class Read:
-    """Sentences and warnings on the rows that were read."""
-
-    notes: Sequence[str] | None = None
-    """Sentences on the rows of a store; None for a task."""
-    warnings: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
 class Saving:
     """Where and how the model is written."""
 
@@ -54,23 +44,6 @@ class Saving:
     def save(self, model: Any, details: ModelDetails) -> None:
         """Write a model with what is known of it."""
         model.save(self.path, overwrite=self.overwrite, precision=self.precision, details=details)
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A trained model and what is printed of it besides its figures."""
-
-    model: AnyModel
-    labels: str
-    values: Mapping[str, Any]
-    """Values for JSON that this kind of method has."""
-    sentences: Sequence[str]
-    """How it was chosen; the last one is about its setting and has no full stop."""
-
-    @property
-    def is_own(self) -> bool:
-        """Whether it is FairerCLIP."""
-        return "tau" in self.values
 
 
 @with_store_options
@@ -102,6 +75,7 @@ def fit(
     precision: fit_options.Precision = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
+    verbose: options.Verbose = False,
     json: options.Json = False,
     store: StoreOptions = NO_STORE,
 ) -> None:
@@ -129,10 +103,11 @@ def fit(
     store.check(task, key)
     experiment, read = _experiment(task, store, sensitive, classes)
     check_class_names(experiment.classes)
+    printing = Printing(output, read, verbose, json)
     if key == EMBEDDING:
-        _fit_embedding(experiment, given, saving, read, json=json)
+        _fit_embedding(experiment, given, saving, printing)
     else:
-        _fit_classifier(key, experiment, given, saving, read, json=json)
+        _fit_classifier(key, experiment, given, saving, printing)
 
 
 def _experiment(
@@ -149,7 +124,7 @@ def _experiment(
 
 
 def _fit_classifier(
-    key: str, experiment: Experiment, given: FitOptions, saving: Saving, read: Read, *, json: bool
+    key: str, experiment: Experiment, given: FitOptions, saving: Saving, printing: Printing
 ) -> None:
     """Train a classifier, save it and print its figures."""
     from fairerclip.auditing.model_details import details_of
@@ -159,27 +134,18 @@ def _fit_classifier(
         _check_untuned(given, experiment)
     with show.warnings_as_lines() as warned, experiment_on(given.cluster, experiment) as placed:
         trained = train(key, placed, given)
-        result = _result(placed, trained, saving.path)
+        result = classifier_result(placed, trained)
         details = details_of(placed, trained.labels, result["split"], result["reports"], result["skews"])
     saving.save(trained.model, details)  # last, so that a failure leaves no model behind
-    if json:
-        about = {} if read.notes is None else {"notes": read.notes}
-        show.print_json({**_plain(result), **about, "warnings": [*read.warnings, *warned]})
-        return
-    for note in read.notes or ():
-        show.say(note)
-    _print(result, trained)
+    printing.classifier(result, trained, warned)
 
 
-def _fit_embedding(
-    experiment: Experiment, given: FitOptions, saving: Saving, read: Read, *, json: bool
-) -> None:
+def _fit_embedding(experiment: Experiment, given: FitOptions, saving: Saving, printing: Printing) -> None:
     """Fit an `EmbeddingMitigator`, save it and print its figures."""
     from fairerclip.auditing.model_details import details_of
     from fairerclip.cli import show
     from fairerclip.data.stores import open_store
     from fairerclip.embedding.mitigator import EmbeddingMitigator
-    from fairerclip.report.fit_tables import rankings_table, strength_table
     from fairerclip.study.fit_mitigator import fit_mitigator, mitigator_result
 
     parameters = options.parse_parameters(given.parameters, EmbeddingMitigator().get_params())
@@ -202,23 +168,7 @@ def _fit_embedding(
         result = mitigator_result(placed, trained)
         details = details_of(placed, trained.labels, result.split, result.reports, rankings=result.rankings)
     saving.save(trained.mitigator, details)  # last, so that a failure leaves no model behind
-    if json:
-        values = result.as_dict()
-        values["notes"] = [*(read.notes or ()), *values["notes"]]
-        show.print_json({**values, "model": str(saving.path), "warnings": [*read.warnings, *warned]})
-        return
-    for note in read.notes or ():
-        show.say(note)
-    title = f"{experiment.task.name}, {result.split} split"
-    if result.rankings:
-        show.put(show.rendered(rankings_table(title, result.rankings)))
-    if result.reports:
-        show.put(show.report_table(f"{title}, per cent; zero-shot of both", list(result.reports.items())))
-    if trained.path is not None:
-        show.put(show.rendered(strength_table(trained.path, trained.mitigator.strength)))
-    for sentence in (*result.notes, *trained.sentences):
-        show.say(sentence)
-    show.say(f"EmbeddingMitigator: strength {trained.strength_text}; written to {saving.path}")
+    printing.mitigator(result, warned)
 
 
 def train(key: str, experiment: Experiment, given: FitOptions) -> Trained:
@@ -313,67 +263,6 @@ def _fitted(
     if experiment.is_gallery():
         warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
     return model
-
-
-def _result(experiment: Experiment, trained: Trained, output: Path) -> dict[str, Any]:
-    """Evaluate the model, and return the result that is printed."""
-    from fairerclip.auditing.model_facts import model_facts
-
-    model = trained.model
-    diagnostics = getattr(model, "diagnostics_", None) or {}
-    tuning, method = diagnostics.get("tuning"), model_facts(model).method
-    split = experiment.evaluation_split()
-    if (tuning or {}).get("objective") == "max_skew":
-        split = None  # the model ranks: its class boundaries mean nothing
-    ranked = experiment.ranked_split() if split is None else None
-    name = "FairerCLIP" if trained.is_own else method
-    return {
-        "task": experiment.task.name,
-        "simulated": experiment.task.simulated,
-        "labels": trained.labels,
-        "model": str(output),
-        **trained.values,
-        "split": split or ranked,
-        "reports": dict(experiment.before_after(model, split, name)) if split else {},
-        "skews": experiment.skews(model, ranked) if ranked else [],
-        "method": method,
-        "tuning": tuning,
-        "diagnostics": diagnostics,
-    }
-
-
-def _plain(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result as plain data for JSON."""
-    return {
-        **result,
-        "reports": {name: report.as_dict() for name, report in result["reports"].items()},
-        "skews": [asdict(skew) for skew in result["skews"]],
-    }
-
-
-def _print(result: dict[str, Any], trained: Trained) -> None:
-    """Print the result as tables and sentences."""
-    from fairerclip.auditing.model_facts import after_name, model_facts
-    from fairerclip.cli import show
-    from fairerclip.report.fit_tables import choice_table, skew_table, tuning_table
-
-    after = after_name(model_facts(trained.model))
-    training = " (the rows it was fitted on)" if result["split"] == "train" else ""
-    title = f"{result['task']}, {result['split']} split{training}"
-    if result["reports"]:
-        rows = [(name if name == "zero-shot" else after, r) for name, r in result["reports"].items()]
-        show.put(show.report_table(f"{title}, per cent; labels used: {result['labels']}", rows))
-    elif result["skews"]:
-        show.put(show.rendered(skew_table(title, result["skews"], after)))
-    else:
-        show.say("No split has sensitive labels: nothing to evaluate on.")
-    if result["tuning"]:
-        table = tuning_table if trained.is_own else choice_table
-        show.put(show.rendered(table(result["tuning"])))
-    *sentences, setting = trained.sentences
-    for sentence in sentences:
-        show.say(sentence)
-    show.say(f"{setting}; written to {result['model']}")
 
 
 def _own_sentences(model: FairerCLIP) -> list[str]:

@@ -54,6 +54,7 @@ def report(
     --mitigate, --after, --split, --k, --labels, --sensitive, --classes and --seed go with a task, as in
     `fairerclip audit`.
     """
+    from fairerclip.auditing.recommendation import recommend
     from fairerclip.cli import show
     from fairerclip.report.figures.draw import check_figures, draw_figures
     from fairerclip.report.write import FORMATS, check_output, choose_kind, write_report
@@ -69,12 +70,13 @@ def report(
     results = _results(result, {name: value for name, value in audit.items() if value is not None})
     written = write_report(results, target, kind, title=title, overwrite=overwrite)
     drawn = [] if figures is None else draw_figures(results, figures, overwrite=overwrite)
+    answer = recommend(results)  # results of earlier versions have another verdict
+    verdict = (answer.sentence, answer.advice)
     if json:
         files = {"report": str(written), "format": kind, "figures": [str(file) for file in drawn]}
-        show.print_json({**files, "verdict": results.verdict})
+        show.print_json({**files, "verdict": verdict})
         return
-    for sentence in results.verdict:
-        show.say(f"• {sentence}")
+    show.answer(verdict)
     show.say(f"report written to {written}")
     if drawn:
         show.say(f"{len(drawn)} figures written to {figures}")

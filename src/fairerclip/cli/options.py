@@ -144,6 +144,10 @@ Prompts = Annotated[
     typer.Option("--prompts", metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables; errors too.")]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", help="Print everything that was measured, not only the answer and one table."),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 
 MODELS = "RN50, ViT-B/32, ViT-B/16, ViT-L/14 (OpenAI's), open_clip:ARCHITECTURE, transformers:FOLDER or onnx:FOLDER"

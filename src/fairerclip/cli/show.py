@@ -58,6 +58,14 @@ def head(text: str) -> None:
     out.print(_line(text, "bold"))
 
 
+def answer(verdict: Sequence[str]) -> None:
+    """Print the answer of an audit or a fit: what it shows, and what to do."""
+    sentence, *advice = verdict
+    say(sentence)
+    for text in advice:
+        out.print(_line(f"→ {text}", "bold"), soft_wrap=True)
+
+
 def put(table: Table) -> None:
     """Print a table."""
     out.print(table)

@@ -1,11 +1,13 @@
 """Tasks: embeddings, texts, labels and splits of one experiment, in memory and in one file."""
 
+from __future__ import annotations
+
 import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,9 @@ from fairerclip.data.task_parts import Variants as Variants
 from fairerclip.data.task_parts import pick_attribute
 from fairerclip.errors import TaskFileError, UnknownArrayWarning
 
+if TYPE_CHECKING:
+    from fairerclip.data.task_display import TaskHead
+
 Array = NDArray[Any]
 Floats = NDArray[np.float32]
 
@@ -30,7 +35,7 @@ SHOWN = 5
 """Unknown arrays that one warning names."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Task:
     """Data of one experiment: splits with embeddings and labels, and prompt embeddings.
 
@@ -121,6 +126,30 @@ class Task:
             There is no such attribute, or None was given and there are several.
         """
         return self.sensitive[pick_attribute(name, self.sensitive, f"task {self.name!r}")]
+
+    def head(self, n: int = 5) -> TaskHead:
+        """Return the first ``n`` rows of each split with the names of their labels, without embeddings.
+
+        Examples
+        --------
+        >>> Task("t", {"val": Split(np.eye(2), np.array([1, -1]))}, None, ("cat", "dog"), ("cat", "dog")).head()
+        split  row  class
+        val    0    dog
+        val    1    ?
+        """
+        from fairerclip.data.task_display import task_head
+
+        return task_head(self, n)
+
+    def __repr__(self) -> str:
+        from fairerclip.data.task_display import task_title
+
+        return f"<{task_title(self)}>"
+
+    def _repr_html_(self) -> str:
+        from fairerclip.data.task_display import task_html
+
+        return task_html(self)
 
 
 @reading(TaskFileError)

@@ -24,6 +24,7 @@ from fairerclip.inputs.encode import encode
 from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.metrics import shrunken_worst_group
 from fairerclip.model.parameters import CRITERIA, check_strength
+from fairerclip.model.path_display import path_html, path_title
 from fairerclip.model.path_scores import (
     CellHits,
     CheckedOnRead,
@@ -234,6 +235,11 @@ class TauPath:
 
     def __iter__(self) -> Iterator[PathPoint]:
         return iter(self.points)
+
+    def __repr__(self) -> str:
+        return f"<{path_title(self)}>"
+
+    _repr_html_ = path_html
 
     def model(self, index: int) -> FairerCLIP:
         """Return the fitted model at one point."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.array_task import task_from_arrays
-from fairerclip.auditing.recommendation import Recommendation, recommend
-from fairerclip.auditing.results import AuditResults, Finding
+from fairerclip.auditing.finding_results import Finding, Recommendation
+from fairerclip.auditing.recommendation import recommend
+from fairerclip.auditing.results import AuditResults
+from fairerclip.auditing.results_display import results_html
 from fairerclip.auditing.run import AuditOptions, audit_task
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.data import Task
@@ -63,7 +65,7 @@ class Audit:
 
     @property
     def recommendation(self) -> Recommendation:
-        """The few findings to read first, harms before gains; its ``sentences`` are the verdict."""
+        """The answer: ``sentence`` says what the audit shows, ``advice`` what to do, ``action`` the same in a word."""
         return recommend(self.results)
 
     def to_html(self, file: str | Path, *, title: str | None = None, overwrite: bool = False) -> Path:
@@ -79,11 +81,16 @@ class Audit:
         split, rows = shown.settings.split or "", shown.task.rows
         levels = Counter(finding.level for finding in shown.findings)
         heading = f"Audit of {shown.task.name}" + (f": {rows[split]} {split} rows" if split in rows else "")
+        answer = recommend(shown)
         verdict = [
-            textwrap.fill(text, WIDTH, initial_indent="- ", subsequent_indent="  ") for text in shown.verdict
+            textwrap.fill(text, WIDTH, initial_indent=mark, subsequent_indent="  ")
+            for mark, text in (("", answer.sentence), ("→ ", answer.advice))
         ]
         counts = ", ".join(f"{n} {level}" for level, n in levels.items())
         return "\n".join([heading, *verdict, f"Findings: {counts or 'none'}"])
+
+    def _repr_html_(self) -> str:
+        return results_html(self.results)
 
 
 def audit(
@@ -101,6 +108,7 @@ def audit(
     permutations: int = 199,
     confidence: float = 0.95,
     seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Audit:
     """Measure how zero-shot prediction, and a fitted model if one is given, treat groups. Nothing is fitted.
 
@@ -127,8 +135,8 @@ def audit(
         Split of a task to report on; by default test, else val, else train.
     k : int, optional
         Number of top results of a search; by default 1000, or a quarter of the rows if there are fewer than 4000.
-    permutations, confidence, seed : int, float, int
-        Number of permutations for p-values, level of every interval, seed of everything random.
+    permutations, confidence, seed, progress : int, float, int, callable
+        Permutations for p-values, level of intervals, seed; function that is called after each part with (done, total).
 
     Returns
     -------
@@ -142,7 +150,7 @@ def audit(
     if after is None and experiment.text is None:
         raise PromptError("there is nothing to audit: give text= for zero-shot prediction, or model=")
     options = AuditOptions(split=split, k=k, permutations=permutations, confidence=confidence, seed=seed)
-    results, _ = audit_task(experiment, options, model=after, fitted=True)
+    results, _ = audit_task(experiment, options, model=after, fitted=True, progress=progress)
     task = results.task.model_copy(update={"file": None})  # a Task does not know its file
     return Audit(results.model_copy(update={"task": task}))
 

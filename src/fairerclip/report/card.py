@@ -9,6 +9,7 @@ from fairerclip._util.markdown_text import block, clean, escape, front_matter
 from fairerclip._util.numbers import interval, number
 from fairerclip.auditing.group_results import Measured, Stage, present_stages
 from fairerclip.auditing.model_facts import subject
+from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import AuditResults, RetrievalSection
 from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure
 from fairerclip.report.markdown import (
@@ -234,7 +235,8 @@ def _training(results: AuditResults) -> list[str]:
 
 def _evaluation(results: AuditResults) -> list[str]:
     split = results.settings.split
-    lines = [line for sentence in results.verdict for line in (escape(sentence), "")]
+    answer = recommend(results)
+    lines = [escape(answer.sentence), "", escape(answer.advice), ""]
     if results.groups:
         of = "" if split is None else f" of the {escape(split)} split"
         lines += [f"By group, on the rows{of}; brackets hold {confidence(results)} intervals.", ""]

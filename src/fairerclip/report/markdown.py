@@ -9,6 +9,7 @@ from fairerclip._util.numbers import number, setting
 from fairerclip.auditing.group_results import present_stages
 from fairerclip.auditing.model_facts import subject
 from fairerclip.auditing.model_results import ModelSection
+from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import AuditResults
 from fairerclip.report import tables
 from fairerclip.report.command import MISSING, filled, known_command
@@ -81,8 +82,8 @@ def _opening(results: AuditResults) -> list[str]:
     about += [] if split is None else [f"figures are of the {escape(split)} split"]
     lines = [f"**{SIMULATED}**", ""] if task.simulated else []
     lines += [f"{'; '.join(about)}. Brackets hold {confidence(results)} intervals.", ""]
-    for sentence in results.verdict:
-        lines += [escape(sentence), ""]
+    answer = recommend(results)
+    lines += [escape(answer.sentence), "", f"**{escape(answer.advice)}**", ""]
     listed = findings(results, "problem", "good", "caution", "note")
     return [*lines, *listed, ""] if listed else lines
 

@@ -17,11 +17,14 @@ from markupsafe import Markup
 from fairerclip._util import numbers
 from fairerclip._util.clean_text import clean, cleaned, shorten
 from fairerclip.auditing.model_facts import subject
+from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import AuditResults
 from fairerclip.metrics import names
 from fairerclip.report import page_parts, phrases
+from fairerclip.report.answer_picture import answer_picture
 from fairerclip.report.assets import asset, asset_hash, template_environment
 from fairerclip.report.command import MISSING, filled, known_command
+from fairerclip.report.glossary import GLOSSARY
 from fairerclip.report.stage_rows import figure_rows, group_rows
 
 _IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
@@ -66,7 +69,15 @@ def _parts(results: AuditResults) -> dict[str, Any]:
     point = plane.points[plane.chosen] if plane else None
     command = known_command(plane.command) if plane else None
     return {
+        "answer": recommend(results),
+        "picture": answer_picture(results),
         "sections": page_parts.sections(results),
+        "gists": page_parts.GISTS,
+        "findings": page_parts.findings(results),
+        "curve": page_parts.curve(results),
+        "loses": page_parts.loses(results),
+        "glossary": GLOSSARY,
+        "terms": {term: index for index, term in enumerate(GLOSSARY)},
         "absent": page_parts.absent(results),
         "cards": cards,
         "trade": page_parts.trade(results, cards),

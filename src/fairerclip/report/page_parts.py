@@ -5,37 +5,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from fairerclip._util.numbers import Kind
+from fairerclip._util.numbers import Kind, percent
+from fairerclip.auditing.finding_results import Finding
 from fairerclip.auditing.group_results import (
     GroupsSection,
     Measured,
     SeedFigure,
     Stage,
-    StageReport,
     present_stages,
 )
 from fairerclip.auditing.query_results import FreeQuery, QueriesSection
 from fairerclip.auditing.results import AuditResults, RetrievalSection
-from fairerclip.metrics.names import FIGURES, RETRIEVAL, Figure, figure_of
+from fairerclip.metrics.names import RETRIEVAL, Figure, figure_of
 from fairerclip.report.query_tables import ordered_queries, remark, rises
 from fairerclip.report.stage_rows import Change, figure_rows
 from fairerclip.report.tables import SKEWS
 
 MOST_NAMED = 6
-"""Groups and prompts that are listed by name under costs and gains."""
+"""Groups and prompts that are listed by name under gains; under costs all of them are."""
 MOST_QUERIES = 15
 """Free queries that the page shows before the reader unfolds the rest; those whose skew rises are always shown."""
 QUERIES = "queries"
 """Id of the section on free queries."""
 Tone = Literal["better", "worse", "unclear"]
 _HEADLINE = ("average", "worst_group", "eod")
-_EXPLAINED = {
-    "average": "Share of all rows that are classified right.",
-    "worst_group": "The same share in the group where it is lowest.",
-    "eod": "Largest difference between groups in the share of a class that is recognised; 0 is equal.",
-    "max_skew": "How over-represented the most favoured group is among the first hits; 0 is proportional.",
-    "ndkl": "Distance of the order of the hits from a proportional order; 0 is proportional.",
+MOST_CARDS = 3
+_PLAIN = {
+    "average": "Right answers overall",
+    "worst_group": "Right answers in the worst group",
+    "eod": "Difference between groups",
+    "max_skew": "Over-representation, mean of prompts",
+    "ndkl": "Distance from a proportional order",
+    "query_skew": "Over-representation, mean of free queries",
 }
+"""Names of the headline figures for readers who do not know the technical ones."""
+GISTS = {
+    "groups": "Every group with its interval, and all figures.",
+    "explorer": "Every strength of mitigation, group by group.",
+    "confusion": "Which classes are taken for which others, by value of S.",
+    "scores": "How far from the decision the rows of each group are.",
+    "picture": "Where rows of each class and value lie.",
+    "retrieval": "Who is shown among the first results of each prompt.",
+    "queries": "Who is shown for any other text.",
+    "reading": "How well S can be read from embeddings and answers.",
+    "method": "What was fitted, on which rows, with which versions.",
+    "limits": "Read this before you decide.",
+    "glossary": "The technical words of this page, in plain ones.",
+}
+"""What each folded section holds, in a line."""
 
 
 class Moved(NamedTuple):
@@ -48,12 +65,16 @@ class Moved(NamedTuple):
 
 
 class HeadlineCard(NamedTuple):
-    """A headline figure at each stage, its change, and, for the worst group, the name of the group at each stage."""
+    """A headline figure at each stage, its change, and, for the worst group, the name of the group at each stage.
+
+    ``plain`` is its name in common words, and ``term`` its entry in the glossary.
+    """
 
     name: str
     figure: Figure
     label: str
-    help: str
+    plain: str
+    term: str
     stages: dict[Stage, Measured]
     where: dict[Stage, str]
     change: Change | None
@@ -104,7 +125,11 @@ def _present(results: AuditResults) -> list[tuple[str, str, bool]]:
 def sections(results: AuditResults) -> list[tuple[str, str]]:
     """Return id and heading of each section of this page, in order."""
     optional = [(key, label) for key, label, is_present in _present(results) if is_present]
-    ends = [("method", "Method, data and versions"), ("limits", "What this does not show")]
+    ends = [
+        ("method", "Method, data and versions"),
+        ("limits", "What this does not show"),
+        ("glossary", "What the words mean"),
+    ]
     return [("summary", "Summary"), *optional, *ends]
 
 
@@ -122,12 +147,52 @@ def _tone(better: str | None, change: Change | None) -> Tone | None:
     return "better" if (change.difference > 0) == (better == "higher") else "worse"
 
 
+def findings(results: AuditResults) -> dict[str, list[Finding]]:
+    """Return the problems, which are never folded, and the other findings."""
+    problems = [finding for finding in results.findings if finding.level == "problem"]
+    return {"problems": problems, "others": [f for f in results.findings if f.level != "problem"]}
+
+
+def curve(results: AuditResults) -> list[list[int]] | None:
+    """Return the points of each criterion by rising strength, one per strength; None if the plane is no curve."""
+    plane = results.plane
+    if plane is None or not plane.one_curve:
+        return None
+    points = plane.points
+    if any(point.lambda_eff is None for point in points):
+        return None
+    strengths: list[dict[float, int]] = [{} for _ in plane.criteria]
+    # The chosen point first, so that the slider can be moved back to it.
+    for g in [plane.chosen, *range(len(points))]:
+        of_criterion = strengths[plane.criteria.index(points[g].criterion)]
+        of_criterion.setdefault(float(f"{points[g].lambda_eff:.9g}"), g)
+    return [[by_strength[strength] for strength in sorted(by_strength)] for by_strength in strengths]
+
+
+def loses(results: AuditResults) -> str | None:
+    """Return a sentence if the worst group at the chosen point is less accurate than zero-shot on the same rows."""
+    plane = results.plane
+    if plane is None or plane.baseline is None:
+        return None
+    point, baseline = plane.points[plane.chosen], plane.baseline
+    if point.worst_group is None or point.worst_group >= baseline.worst_group:
+        return None
+    return (
+        f"On these rows zero-shot has the better worst group: {percent(baseline.worst_group)}, here "
+        f"{percent(point.worst_group)}."
+    )
+
+
 def cards(results: AuditResults) -> list[HeadlineCard]:
-    """Return the headline figures: average, worst group and EOD, or the skews of retrieval without groups."""
+    """Return three headline figures: average, worst group and EOD, or without groups the skews of rankings."""
     queries = [] if results.queries is None else _query_cards(results.queries)
     if results.groups is not None and present_stages(results.groups):
-        return [*_group_cards(results.groups), *queries]
-    return queries if results.retrieval is None else [*_retrieval_cards(results.retrieval), *queries]
+        return [*_group_cards(results.groups), *queries][:MOST_CARDS]
+    prompts = [] if results.retrieval is None else _retrieval_cards(results.retrieval)
+    answered = (
+        results.queries is not None and results.queries.mean is not None and results.queries.mean.change
+    )
+    return [*queries, *prompts] if answered else [*prompts, *queries]
 
 
 def _group_cards(groups: GroupsSection) -> list[HeadlineCard]:
@@ -137,18 +202,11 @@ def _group_cards(groups: GroupsSection) -> list[HeadlineCard]:
         if row.name in _HEADLINE and row.stages:
             label, tone = row.figure.label, _tone(row.figure.better, row.change)
             worst = {s: reports[s].worst.name for s in row.stages} if row.name == "worst_group" else {}
-            explained = _explained(row.name, next(iter(reports.values())))
+            plain, term = _PLAIN[row.name], row.figure.short
             cards.append(
-                HeadlineCard(row.name, row.figure, label, explained, row.stages, worst, row.change, tone)
+                HeadlineCard(row.name, row.figure, label, plain, term, row.stages, worst, row.change, tone)
             )
     return cards
-
-
-def _explained(figure: str, report: StageReport) -> str:
-    """Return a sentence that explains a figure; that of EOD names the class it is of, if there is one."""
-    if figure == "eod" and report.positive is not None:
-        return f"Largest difference between groups in the share of “{report.positive}” that is recognised; 0 is equal."
-    return _EXPLAINED[figure]
 
 
 def _retrieval_cards(retrieval: RetrievalSection) -> list[HeadlineCard]:
@@ -158,7 +216,8 @@ def _retrieval_cards(retrieval: RetrievalSection) -> list[HeadlineCard]:
         stages = {stage: getattr(mean, name) for stage, mean in means.items() if getattr(mean, name)}
         if stages:
             label, tone = f"{figure.label}, mean over prompts", _tone(figure.better, change)
-            cards.append(HeadlineCard(name, figure, label, _EXPLAINED[name], stages, {}, change, tone))
+            plain, term = _PLAIN[name], figure.short
+            cards.append(HeadlineCard(name, figure, label, plain, term, stages, {}, change, tone))
     return cards
 
 
@@ -167,8 +226,8 @@ def _query_cards(section: QueriesSection) -> list[HeadlineCard]:
     if mean is None:
         return []
     label, tone = f"{figure.label}, mean over free queries", _tone(figure.better, mean.change)
-    explained = _EXPLAINED["max_skew"]
-    return [HeadlineCard("query_skew", figure, label, explained, present_stages(mean), {}, mean.change, tone)]
+    plain, stages = _PLAIN["query_skew"], present_stages(mean)
+    return [HeadlineCard("query_skew", figure, label, plain, figure.short, stages, {}, mean.change, tone)]
 
 
 class ListedQuery(NamedTuple):
@@ -192,8 +251,8 @@ def free_queries(results: AuditResults) -> dict[str, list[ListedQuery]]:
 def trade(results: AuditResults, headline: Sequence[HeadlineCard]) -> list[tuple[str, list[Moved], int]]:
     """Return costs and gains of the mitigation as (word, items, items left out); empty where nothing was compared.
 
-    Items are the headline figures, the train-weighted average, and each group and each prompt whose change is clear
-    after correction for the number of groups or prompts.
+    Items are the headline figures, and each group and each prompt whose change is clear after correction for the number
+    of groups or prompts.
     """
     items = [
         Moved(card.label, card.change, card.figure.change_kind, card.tone)
@@ -203,12 +262,6 @@ def trade(results: AuditResults, headline: Sequence[HeadlineCard]) -> list[tuple
     if not items:
         return []
     groups, retrieval = results.groups or GroupsSection(), results.retrieval
-    weighted = FIGURES["train_weighted_average"]
-    items += [
-        Moved(weighted.label, change, weighted.change_kind, _tone(weighted.better, change))
-        for change in groups.changes or ()
-        if change.figure == "train_weighted_average"
-    ]
     clear = [
         Moved(change.name, change, "change", _tone("higher", change))
         for change in groups.group_changes or ()
@@ -221,10 +274,11 @@ def trade(results: AuditResults, headline: Sequence[HeadlineCard]) -> list[tuple
             clear.append(Moved(label, moved, skew.change_kind, _tone(skew.better, moved)))
     clear.sort(key=lambda item: -abs(item.change.difference or 0.0))
     parts = []
-    for word, tone in (("Paid", "worse"), ("Gained", "better")):
+    for word, tone in (("Worse", "worse"), ("Better", "better")):
         figures = [item for item in items if item.tone == tone]
         named = [item for item in clear if item.tone == tone]
-        parts.append((word, [*figures, *named[:MOST_NAMED]], max(0, len(named) - MOST_NAMED)))
+        shown = named if tone == "worse" else named[:MOST_NAMED]  # harms are never left out
+        parts.append((word, [*figures, *shown], len(named) - len(shown)))
     return parts
 
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from markupsafe import Markup
-from markupsafe import escape as escape_html
 from pydantic import ConfigDict, InstanceOf, PlainSerializer
 from pydantic.json_schema import SkipJsonSchema
 
-from fairerclip._util.clean_text import clean
+from fairerclip._util import html_text
 from fairerclip._util.markdown_text import escape
 from fairerclip._util.markdown_text import table as markdown_table
 from fairerclip._util.numbers import NOTHING, Kind, interval, measured, significant
@@ -137,19 +136,8 @@ def to_markdown(table: ResultTable) -> list[str]:
 
 def to_html(table: ResultTable) -> Markup:
     """Return the ``table`` element; the first cell of a row is its head, and numbers have the class ``n``."""
-
-    def element(column: int, text: str, scope: str | None = None) -> str:
-        tag, head = ("td", "") if scope is None else ("th", f' scope="{scope}"')
-        number = ' class="n"' if column >= table.left else ""
-        return f"<{tag}{head}{number}>{escape_html(clean(text))}</{tag}>"
-
-    lines = ["<table>", "<thead><tr>"]
-    lines += [element(k, name, "col") for k, name in enumerate(table.columns)]
-    lines += ["</tr></thead>", "<tbody>"]
-    for row in table.rows:
-        cells = [element(k, text_of(content), None if k else "row") for k, content in enumerate(row)]
-        lines += ["<tr>", *cells, "</tr>"]
-    return Markup("\n".join([*lines, "</tbody>", "</table>"]))  # noqa: S704 - our tags, and text that is escaped
+    rows = [[text_of(content) for content in row] for row in table.rows]
+    return html_text.table(table.columns, rows, left=table.left)
 
 
 def to_terminal(table: ResultTable) -> list[list[tuple[str, ...]]]:

@@ -345,6 +345,16 @@ def wording_tables(results: AuditResults) -> Tables:
     return [ResultTable("Zero-shot over wordings of the prompts [interval]", columns, rows, note)]
 
 
+def first_table(results: AuditResults) -> Tables:
+    """Return the table that belongs to the answer: groups, or else free queries or rankings; none without labels."""
+    answered = (
+        results.queries is not None and results.queries.mean is not None and results.queries.mean.change
+    )
+    queries, rankings = query_tables(results, SHOWN), ranking_tables(results, ("max_skew",))
+    first = [*queries, *rankings] if answered else [*rankings, *queries]
+    return [*accuracy_tables(results), *first][:1]
+
+
 def overview(results: AuditResults) -> Tables:
     """Return the tables that are printed on a terminal."""
     return [

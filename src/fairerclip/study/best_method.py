@@ -15,6 +15,7 @@ from fairerclip.report.fit_tables import settings_text
 from fairerclip.study.choose_model import choose_model
 from fairerclip.study.compare import data_of
 from fairerclip.study.comparison import Comparison, ComparisonRow, MethodRun
+from fairerclip.study.comparison_answer import finished
 from fairerclip.study.methods import Method, chosen_methods
 from fairerclip.study.workers import Call, Failure, guarded
 
@@ -46,13 +47,10 @@ class BestMethod:
 
 def best_row(comparison: Comparison) -> ComparisonRow:
     """Return the row with the best worst group, then the best average, as means over seeds."""
-    rows = [(row.figures, row) for row in comparison.rows]
-    finished = [
-        (f.worst_group.mean, f.average.mean, row) for f, row in rows if f and f.worst_group and f.average
-    ]
-    if not finished:
+    found = finished(comparison)
+    if not found:
         raise LabelError(f"no method has figures of {comparison.task.name}: there is no best one")
-    return max(finished, key=lambda found: found[:2])[2]
+    return next(row for row in comparison.rows if row.method == found[0].method)
 
 
 def refit_best(experiment: Experiment, comparison: Comparison) -> BestMethod:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,23 +26,19 @@ from fairerclip.study.comparison import (
     ComparisonSettings,
     FailedRun,
     MethodRun,
-    PairedChange,
     SeedMean,
     SeedMeans,
     StudySoftware,
-    Verdict,
 )
+from fairerclip.study.comparison_answer import answer_of
 from fairerclip.study.jobs import Job, run_jobs
 from fairerclip.study.methods import CANDIDATES, MAX_STEPS, SEARCH, Method, chosen_methods
+from fairerclip.study.paired_methods import PairedMethods
 from fairerclip.study.run_method import run_method
 from fairerclip.study.workers import Failure
 
 CHOSEN_BY = "expected worst group, with class offsets, on held-out halves of the validation rows"
 """Rule by which the model of every method is chosen; part of the key of a kept run."""
-RANK = {"none": 0, "validation": 0, "target": 1, "all": 2}
-"""Rank of methods by the labels they use in training; all use labels of validation rows to choose a model."""
-Runs = Mapping[str, Sequence[MethodRun | FailedRun]]
-"""Runs by method."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +104,8 @@ def compare(
         raise ParameterError(f"the task allows none of these methods ({reasons})")
     data = data_of(experiment)
     runs = _run(experiment, compared, data, options, work, progress)
-    verdicts = [v for m in compared if m.is_own and (v := verdict(experiment, m, compared, runs))]
-    return Comparison(
+    paired = PairedMethods.of(experiment, compared, runs)
+    comparison = Comparison(
         task=ComparedTask(
             name=experiment.task.name,
             file=base_name(options.source),
@@ -120,11 +116,15 @@ def compare(
         settings=ComparisonSettings(
             seeds=options.seeds, max_steps=options.max_steps, candidates=CANDIDATES, chosen_by=CHOSEN_BY
         ),
-        verdicts=tuple(verdicts),
+        best_for_labels=paired.best_for_labels(),
+        against_zero_shot=paired.against_zero_shot,
+        verdicts=tuple(v for m in compared if m.is_own and (v := paired.verdict(m))),
         rows=tuple(_row(method, runs[method.key]) for method in compared),
         left_out=left_out,
         made=StudySoftware.now(),
     )
+    words = answer_of(comparison)
+    return comparison.model_copy(update={"answer": words.sentence, "recommendation": words.recommendation})
 
 
 def _check(experiment: Experiment, options: CompareOptions) -> None:
@@ -196,39 +196,6 @@ def _key(method: Method, seed: int, data: ComparedData, options: CompareOptions)
         "chosen_by": CHOSEN_BY,
         **({"search": dict(SEARCH)} if method.is_own else {}),
     }
-
-
-def verdict(experiment: Experiment, own: Method, methods: Sequence[Method], runs: Runs) -> Verdict | None:
-    """Compare FairerCLIP with the method of the best worst group among those that use no more labels in training.
-
-    Differences are FairerCLIP minus the other, paired by rows: means over seeds of the differences and of the ends of
-    their intervals. Return None if there is nothing to compare.
-    """
-    finished = {
-        key: [run for run in method_runs if isinstance(run, MethodRun)] for key, method_runs in runs.items()
-    }
-    others = [m for m in methods if not m.is_own and RANK[m.labels] <= RANK[own.labels] and finished[m.key]]
-    if not others or not finished[own.key]:
-        return None
-    best = max(others, key=lambda m: np.mean([run.report.worst.accuracy for run in finished[m.key]]))
-    names, best_runs = np.array(experiment.classes), finished[best.key]
-    changes: dict[str, list[tuple[float, float, float]]] = {"worst_group": [], "average": []}
-    for place, run in enumerate(finished[own.key]):
-        other = best_runs[place % len(best_runs)]  # a method without randomness has one run for all seeds
-        rows = experiment.task.split(run.split)
-        paired = experiment.paired_report(rows, names[list(other.predicted)], names[list(run.predicted)])
-        for name, values in changes.items():
-            change = paired.change(name)
-            values.append((change.difference, change.low, change.high))
-    means = {name: np.mean(values, axis=0).tolist() for name, values in changes.items()}
-    return Verdict(
-        method=own.key,
-        title=own.title,
-        against=best.key,
-        against_title=best.title,
-        others=len(others),
-        **{name: PairedChange(difference=d, low=low, high=high) for name, (d, low, high) in means.items()},
-    )
 
 
 def _row(method: Method, runs: Sequence[MethodRun | FailedRun]) -> ComparisonRow:

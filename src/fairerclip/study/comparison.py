@@ -18,7 +18,7 @@ from fairerclip.auditing.results import made
 from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Part
 from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.errors import OutputExistsError, ResultsFileError
-from fairerclip.report.document import Document
+from fairerclip.report.answer_page import AnswerPage
 from fairerclip.study.jobs import MAX_STORED, Answer, Settings, Words
 from fairerclip.study.methods import Labels
 
@@ -120,6 +120,28 @@ class PairedChange(Part):
     high: Number
 
 
+class MethodDifferences(Part):
+    """One method minus another on the same rows, with paired intervals."""
+
+    worst_group: PairedChange
+    average: PairedChange
+
+
+class BestForLabels(Part):
+    """The best method among those that need no more labels in training than ``labels``.
+
+    ``differences`` are of the other methods minus the best one. ``not_told_apart`` are the methods whose difference of
+    worst groups has an interval that holds 0. ``use`` is the method to use: the simplest among these
+    and the best whose average is not clearly lower by more than a point.
+    """
+
+    labels: Labels
+    best: Words
+    differences: Keyed[MethodDifferences]
+    not_told_apart: Many[Words]
+    use: Words
+
+
 class Verdict(Part):
     """FairerCLIP minus ``against``, the best of ``others`` methods that use no more labels in training."""
 
@@ -179,12 +201,21 @@ class StudySoftware(Part):
 
 
 class Comparison(Part):
-    """All methods on one task; ``left_out`` has the reason why a method is missing, by method."""
+    """All methods on one task; ``left_out`` has the reason why a method is missing, by method.
+
+    ``answer`` and ``recommendation`` are one sentence each. ``best_for_labels`` has an entry for each kind of labels in
+    training, fewest labels first; ``against_zero_shot`` are the other methods minus zero-shot. Comparisons of early
+    versions lack these four.
+    """
 
     format: Literal["fairerclip-comparison"] = FORMAT
     version: Literal[2] = VERSION
     task: ComparedTask
     settings: ComparisonSettings
+    answer: Words | None = None
+    recommendation: Words | None = None
+    best_for_labels: Many[BestForLabels] = ()
+    against_zero_shot: Keyed[MethodDifferences] = Field(default_factory=dict)
     verdicts: Many[Verdict]
     rows: Many[ComparisonRow]
     left_out: Keyed[Words]
@@ -225,7 +256,7 @@ def check_comparison(folder: Path, data: ComparedData, *, overwrite: bool) -> No
 
 
 def write_comparison(
-    comparison: Comparison, document: Document, folder: Path, *, overwrite: bool = False
+    comparison: Comparison, page: AnswerPage, folder: Path, *, overwrite: bool = False
 ) -> None:
     """Write a comparison as HTML, Markdown and JSON into a folder.
 
@@ -233,8 +264,8 @@ def write_comparison(
     """
     check_comparison(folder, comparison.data, overwrite=overwrite)
     texts = (
-        document.to_html(),
-        document.to_markdown(),
+        page.to_html(),
+        page.to_markdown(),
         json.dumps(comparison.as_dict(), indent=1, allow_nan=False),
     )
     forms = {name: text.encode() for name, text in zip(FILES, texts, strict=True)}

@@ -13,6 +13,7 @@ from fairerclip._util.checks import check_interval
 from fairerclip._util.numbers import setting
 from fairerclip._util.remedies import use_labels
 from fairerclip._util.types import Floats
+from fairerclip.auditing.fit_answer import named_reports
 from fairerclip.auditing.mitigator_facts import (
     mitigator_section,
     remaining_sentence,
@@ -148,15 +149,13 @@ def mitigator_result(experiment: Experiment, trained: TrainedMitigator) -> Mitig
     text = experiment.named_text
     if split is not None and text is not None and experiment.is_labelled(split):
         model = MitigatedZeroShot.of(mitigator, text)
-        reports = dict(experiment.before_after(model, split, model.title))
+        reports = named_reports(experiment.before_after(model, split), model.title)
     notes = ["No split has sensitive labels: nothing to evaluate on."] if split is None else []
-    if reports:
-        before, after = (report.worst.accuracy for report in reports.values())
-        if after < before:
-            notes.append(
-                "Zero-shot predictions got worse for the worst group: where classes go with S, a map for every query "
-                "takes a part of the classes, too. For predictions use --method fairerclip."
-            )
+    if reports and reports[model.title].worst.accuracy < reports["zero-shot"].worst.accuracy:
+        notes.append(
+            "Zero-shot predictions got worse for the worst group: where classes go with S, a map for every query "
+            "takes a part of the classes, too. For predictions use --method fairerclip."
+        )
     if split is not None and (note := sample_note(experiment.task.split(split))):
         notes.append(note)
     if split == "train":

@@ -19,6 +19,7 @@ from fairerclip.inputs.encode import sort_labels
 from fairerclip.metrics.groups.bounds import Differences, group_intervals
 from fairerclip.metrics.groups.cells import Counts, confusion_counts, resample
 from fairerclip.metrics.groups.group_figures import Rates, evaluate, positive_class, positive_code
+from fairerclip.metrics.groups.report_display import report_html
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.metrics.label_codes import (
     FloatArray,
@@ -146,6 +147,7 @@ class GroupReport:
     positive: Any
     confidence: float
     train_groups: Mapping[Any, int] | None = field(default=None, repr=False)
+    _repr_html_ = report_html
 
     @property
     def worst_group(self) -> float:

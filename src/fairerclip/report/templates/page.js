@@ -110,7 +110,6 @@
   }
 
   function followWidth() {
-    if (!("ResizeObserver" in window)) return;
     const observer = new ResizeObserver((entries) => requestAnimationFrame(() => {
       for (const entry of entries) {
         const state = charts.find((one) => one.host === entry.target);
@@ -202,7 +201,7 @@
       const items = rows();
       const stages = STAGES.filter(([key]) => items.some((row) => row[key]));
       const step = (wide ? 12 : 28) + 17 * stages.length;
-      const x = scale(0, 1, wide ? Math.round(width * 0.31) : 0, width - (wide ? 145 : 128));
+      const x = scale(0, 1, wide ? Math.round(width * 0.31) : 0, width - (wide ? 150 : 146));
       const bottom = items.length * step;
       const fills = { before: hatch(svg, "before"), after: "var(--after)" };
       percentAxis(svg, x, 0, 1, 0, bottom);
@@ -451,12 +450,6 @@
   }
 
   function frontMarks(svg, { place, visible }, width) {
-    if (visible(plane.baseline)) {
-      const [x, y] = place(plane.baseline);
-      draw(svg, "path", { d: `M${x - 5},${y - 5}l10,10m0,-10l-10,10`, class: "zero" });
-      const right = x > width - 90;
-      draw(svg, "text", { x: right ? x - 9 : x + 9, y: y + 4, class: "strong text-before halo", "text-anchor": right ? "end" : "start" }, "zero-shot");
-    }
     const chosen = plane.points[plane.chosen];
     if (visible(pickedPoint())) {
       const [x, y] = place(pickedPoint());
@@ -464,6 +457,13 @@
       draw(svg, "path", { d: shapes[0](x, y, 9), class: "picked" });
     }
     if (visible(chosen)) draw(svg, "path", { d: diamond(...place(chosen), 4.4), class: "chosen" });
+    // Last, so that nothing covers it.
+    if (visible(plane.baseline)) {
+      const [x, y] = place(plane.baseline);
+      draw(svg, "path", { d: `M${x - 5},${y - 5}l10,10m0,-10l-10,10`, class: "zero" });
+      const right = x > width - 90;
+      draw(svg, "text", { x: right ? x - 9 : x + 9, y: y + 4, class: "strong text-before halo", "text-anchor": right ? "end" : "start" }, "zero-shot");
+    }
   }
 
   function nearestPoint(host, event) {
@@ -505,12 +505,16 @@
     for (const field of byId("readout").querySelectorAll("[data-field]")) {
       const name = field.dataset.field;
       if (name === "criterion") field.replaceChildren(addName(document.createDocumentFragment(), point.criterion));
-      else field.textContent = name in FIGURES ? measured(name, point[name]) : forms[name](point[name]);
+      else field.textContent = name in FIGURES ? inColumn(name, point[name]) : forms[name](point[name]);
     }
     const failure = byId("failure");
     failure.hidden = !point.failure;
     failure.textContent = point.failure ? `No model here: ${point.failure}` : "";
     byId("is-chosen").textContent = pickedIndex() === plane.chosen ? chosenPoint : "a point you picked";
+    const { baseline } = plane;
+    const loses = baseline && !missing(point.worst_group) && point.worst_group < baseline.worst_group;
+    byId("loses").hidden = !loses;
+    byId("loses").textContent = loses ? `On these rows zero-shot has the better worst group: ${percent(baseline.worst_group)}, here ${percent(point.worst_group)}.` : "";
   }
 
   // Quoted, so that a shell reads it as one word.
@@ -545,6 +549,22 @@
     byId(`out-${name}`).textContent = setting(values[index]);
   }
 
+  // Where the plane is one curve, one slider runs over the points of the criterion, by strength.
+  const curves = () => byId("slide-strength").dataset.curve.split(";").map((line) => line.split(" ").map(Number));
+
+  function slideStrength() {
+    const slider = byId("slide-strength");
+    if (!slider) return;
+    const curve = curves()[picked.criterion];
+    const distance = (index) => Math.abs(plane.points[index].lambda_eff - pickedPoint().lambda_eff);
+    const nearest = curve.reduce((best, index, i) => (distance(index) < distance(curve[best]) ? i : best), 0);
+    slider.max = String(curve.length - 1);
+    slider.value = String(nearest);
+    const text = number(pickedPoint().lambda_eff);
+    slider.setAttribute("aria-valuetext", text);
+    byId("out-strength").textContent = text;
+  }
+
   let saying = 0;
 
   // Announced with a delay, so that holding a key does not queue a sentence per step.
@@ -557,6 +577,7 @@
     const point = pickedPoint();
     slide("tau", picked.tau, plane.taus);
     slide("tau-z", picked.tauZ, plane.tau_zs);
+    slideStrength();
     for (const input of document.querySelectorAll("input[name=criterion]")) input.checked = Number(input.value) === picked.criterion;
     showReadout(point);
     showCommand(point);
@@ -598,7 +619,8 @@
     drawPlane();
     drawFront();
     repaint.push(groupBars(byId("plot-point"), () => `Accuracy by group at the picked point, ${plane.split} rows`, pointRows));
-    byId("slide-tau").addEventListener("input", (event) => { picked.tau = Number(event.target.value); show(); });
+    if (byId("slide-strength")) byId("slide-strength").addEventListener("input", (event) => pick(curves()[picked.criterion][Number(event.target.value)]));
+    if (byId("slide-tau")) byId("slide-tau").addEventListener("input", (event) => { picked.tau = Number(event.target.value); show(); });
     if (byId("slide-tau-z")) byId("slide-tau-z").addEventListener("input", (event) => { picked.tauZ = Number(event.target.value); show(); });
     onChoice("figure", (value) => { picked.figure = value; show(); });
     onChoice("axis", (value) => { picked.axis = value; show(); });
@@ -630,6 +652,8 @@
     details.addEventListener("toggle", () => {
       if (!details.open || details.querySelector("table")) return;
       const box = add(details, "div", { class: "table-box", role: "group", tabindex: "0", "aria-label": details.querySelector("summary").textContent });
+      add(box, "p", { class: "scroll-hint", "aria-hidden": "true" }, "more columns →");
+      hints.observe(box);
       const table = add(box, "table");
       const top = add(add(table, "thead"), "tr");
       head.forEach((name) => add(top, "th", { scope: "col" }, name));
@@ -887,6 +911,31 @@
     dotRows(byId("plot-wording"), `${FIGURES.average.label} and ${FIGURES.worst_group.label} of zero-shot for each wording`, rows);
   }
 
+  // ---- Folding -----------------------------------------------------------------------------------------------------
+
+  // Words beside a table that is wider than its box.
+  const hints = new ResizeObserver((entries) => {
+    for (const { target } of entries) target.classList.toggle("wide", target.scrollWidth > target.clientWidth + 1);
+  });
+
+  function startFolding() {
+    for (const box of document.querySelectorAll(".table-box")) hints.observe(box);
+    const menu = document.querySelector(".contents");
+    for (const link of menu.querySelectorAll("a")) {
+      link.addEventListener("click", () => {
+        const fold = document.querySelector(link.hash).closest("details");
+        if (fold) fold.open = true;
+        menu.open = false;
+      });
+    }
+    byId("unfold").addEventListener("click", () => {
+      const folds = [...document.querySelectorAll("details.part")];
+      const open = folds.some((fold) => !fold.open);
+      for (const fold of folds) fold.open = open;
+      byId("unfold").textContent = open ? "Fold everything" : "Unfold everything";
+    });
+  }
+
   // ---- Theme -------------------------------------------------------------------------------------------------------
 
   const remembered = {
@@ -912,6 +961,7 @@
   }
 
   startTheme();
+  startFolding();
   drawGroups();
   startExplorer();
   drawScores();
