@@ -7,7 +7,7 @@ REAL_DATA ?= ../shared/data
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .PHONY: audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo docs test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
-	proofs rankings real reproduce serve-load clean
+	picture proofs rankings real reproduce serve-load clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:
@@ -170,6 +170,10 @@ rankings: $(VENV)/dev.done
 REPRODUCTION ?= reproduction
 reproduce: $(VENV)/dev.done
 	$(BIN)/fairerclip reproduce all --suite $(REAL_DATA) -o $(REPRODUCTION) --overwrite
+
+# The picture of the README.
+picture: $(VENV)/dev.done
+	$(BIN)/python tools/before_after.py
 
 # Supply chain (docs/development/releasing.md#hashes). The tools have an environment of their own.
 TOOLS := $(VENV)-tools

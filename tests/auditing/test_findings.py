@@ -4,7 +4,7 @@ import pytest
 
 from fairerclip import FairerCLIP
 from fairerclip.auditing.findings import find
-from fairerclip.auditing.recommendation import recommend
+from fairerclip.auditing.recommendation import GIVE_LABELS, MITIGATE, NO_STATE, recommend, rows_to_collect
 from fairerclip.auditing.run import AuditOptions, audit_task
 from fairerclip.data import simulate
 from fairerclip.experiment import Experiment
@@ -19,10 +19,6 @@ def results():
 
 def said(results, level=None):
     return [found.finding.text for found in find(results) if level in (None, found.level)]
-
-
-def verdict(results):
-    return recommend(results).sentences
 
 
 def but(part, path, **values):
@@ -49,15 +45,18 @@ def quiet(results):
     return but(results, "retrieval.queries.*", clear=False)
 
 
+def changed(results, topic="change"):
+    (found,) = [found.finding for found in find(results) if found.topic == topic]
+    return found
+
+
 def test_a_gain_within_its_interval_is_not_called_one(results):
-    unclear = change(quiet(results), "worst_group", low=-0.02, high=0.3)
-    text = verdict(unclear)[1]
-    assert "does not clearly change" in text
-    assert text in said(unclear, "caution")
-    assert "raises" in verdict(change(quiet(results), "worst_group", low=0.02, high=0.3))[1]
-    worse = change(quiet(results), "worst_group", low=-0.3, high=-0.02)
-    assert verdict(worse)[1] in said(worse, "problem")
-    assert recommend(worse).change.level == "problem"
+    unclear = changed(change(quiet(results), "worst_group", low=-0.02, high=0.3))
+    assert (unclear.level, "does not clearly change" in unclear.text) == ("caution", True)
+    better = changed(change(quiet(results), "worst_group", low=0.02, high=0.3))
+    assert (better.level, "raises" in better.text) == ("good", True)
+    worse = changed(change(quiet(results), "worst_group", low=-0.3, high=-0.02))
+    assert (worse.level, "lowers" in worse.text) == ("problem", True)
 
 
 def test_groups_that_pay_are_named_when_that_is_clear_for_all_of_them(results):
@@ -86,20 +85,20 @@ def test_a_prompt_that_is_more_skewed_is_named_before_what_is_gained(results):
         results = but(results, f"retrieval.queries.{place}.changes.max_skew", **moved)
         results = but(results, f"retrieval.queries.{place}", clear=True)
     first, second = results.retrieval.queries
-    sentences = verdict(results)
-    assert f"1 of 2 prompts: “{first.name}” +0.294 [+0.200, +0.400]" in sentences[1]
-    assert "raises the accuracy of the worst group" in sentences[2]
-    assert sentences[1] in said(results, "problem")
+    harm = changed(results, "prompt harm")
+    assert harm.level == "problem"
+    assert f"1 of 2 prompts: “{first.name}” +0.294 [+0.200, +0.400]" in harm.text
     assert any(f"“{second.name}” −0.204 [−0.300, −0.100]" in text for text in said(results, "good"))
     everything = said(results)
-    assert everything.index(sentences[1]) < everything.index(sentences[2])
+    assert everything.index(harm.text) < everything.index(changed(results).text)
 
 
 def test_rows_that_were_fitted_or_chosen_on_are_no_evidence(results):
     for split, words in (("train", "it was fitted on"), ("val", "it was chosen on")):
         results = but(results, "settings", split=split)
-        assert words in verdict(results)[-1]
-    assert "too optimistic" not in " ".join(verdict(but(results, "model", source="given")))
+        assert any(words in text for text in said(results, "caution"))
+    given = but(results, "model", source="given")
+    assert "its figures are too optimistic." not in " ".join(said(given, "caution"))
 
 
 def test_a_model_chosen_on_few_rows_is_said(results):
@@ -123,20 +122,149 @@ def test_wordings_are_apart_only_beyond_their_intervals(results):
     assert any("the wording alone changes it" in text for text in said(results, "caution"))
 
 
-def test_what_got_worse_in_retrieval_is_in_the_verdict(results):
+def test_what_got_worse_in_retrieval_is_a_problem(results):
     results = but(results, "retrieval.mean.changes.max_skew", difference=0.1, low=0.05, high=0.15)
-    assert any("With FairerCLIP, MaxSkew" in text for text in verdict(results))
     without = but(results, "retrieval.queries.*", drift=None)
-    assert any("With FairerCLIP, MaxSkew" in text for text in said(without, "problem"))
+    for version in (results, without):
+        assert any("With FairerCLIP, MaxSkew" in text for text in said(version, "problem"))
 
 
 def test_the_verdict_and_findings_of_an_audit_are_those_of_its_sections(results):
-    assert results.verdict == verdict(results)
+    answer = recommend(results)
+    assert results.recommendation == answer
+    assert results.verdict == (answer.sentence, answer.advice)
     assert [finding.text for finding in results.findings] == said(results)
+
+
+# The answer: every case has its action, and names who gains and who loses
+
+
+def test_a_clear_gain_is_used_and_its_price_is_named(results):
+    better = change(quiet(results), "worst_group", before=0.5, after=0.7, low=0.1, high=0.3)
+    better = change(better, "average", difference=0.0, low=-0.01, high=0.01)
+    answer = recommend(better)
+    assert (answer.action, answer.advice) == ("use", "Use the mitigated model, FairerCLIP.")
+    assert "not clearly better or worse for any group" in answer.sentence
+    assert "goes from 50.0 % right answers to 70.0 %" in answer.sentence
+    assert "chance" not in answer.sentence
+    names = [group.name for group in better.groups.group_changes]
+    paid = but(better, "groups.group_changes.0", difference=0.2, low=0.1, high=0.3, clear=True)
+    paid = but(paid, "groups.group_changes.1", difference=-0.04, low=-0.06, high=-0.02, clear=True)
+    paid = but(paid, "groups.group_changes.2", difference=-0.08, low=-0.1, high=-0.02, clear=True)
+    paid = change(paid, "average", difference=-0.02, low=-0.03, high=-0.01)
+    answer = recommend(paid)
+    assert (answer.action, answer.better, answer.worse) == ("use", (names[0],), (names[2], names[1]))
+    assert (
+        f"clearly better for {names[0]} (+20.0 points), and worse for {names[2]} (−8.0 points)"
+        in answer.sentence
+    )
+    assert f"whether the loss of {names[2]} and {names[1]} is acceptable." in answer.advice
+    assert answer.advice.endswith("The average falls by 2.0 points.")
+
+
+def test_rows_seen_before_are_measured_again_before_use(results):
+    better = change(quiet(results), "worst_group", low=0.1, high=0.3)
+    for split, words in (("train", "it was fitted on these"), ("val", "it was chosen on these")):
+        answer = recommend(but(better, "settings", split=split))
+        assert answer.action == "measure"
+        assert words in answer.advice
+    given = but(but(better, "settings", split="train"), "model", source="given")
+    assert recommend(given).action == "use"
+
+
+def test_a_clear_loss_keeps_zero_shot(results):
+    answer = recommend(change(quiet(results), "worst_group", low=-0.3, high=-0.02))
+    assert (answer.action, answer.group, answer.rows) == ("keep", None, None)
+    assert "clearly less accurate for its worst group" in answer.advice
+
+
+def test_an_unclear_change_of_a_small_group_asks_for_rows(results):
+    worst = results.groups.before.worst
+    place = [group.name for group in results.groups.group_changes].index(worst.name)
+    unclear = change(quiet(results), "worst_group", low=-0.1, high=0.3)
+    wide = but(unclear, f"groups.group_changes.{place}", n=20, low=-0.1, high=0.2)
+    answer = recommend(wide)
+    assert (answer.action, answer.group, answer.rows) == ("collect", worst.name, 160)
+    assert f"collect about 160 more test rows of {worst.name} (now 20)" in answer.advice
+    assert "which may be chance" in answer.sentence
+    narrow = but(unclear, f"groups.group_changes.{place}", n=2000, low=-0.01, high=0.02)
+    answer = recommend(narrow)
+    assert (answer.action, answer.advice) == ("keep", "Keep zero-shot: no group clearly gains.")
+    other = (place + 1) % 4
+    lost = but(narrow, f"groups.group_changes.{other}", difference=-0.1, low=-0.2, high=-0.05, clear=True)
+    assert recommend(lost).advice.endswith(f", and {lost.groups.group_changes[other].name} clearly loses.")
+
+
+def test_the_rows_to_collect_give_the_wanted_interval():
+    for n, width in ((10, 0.4), (37, 0.11), (1000, 0.06), (5, 0.9)):
+        rows = rows_to_collect(n, -width, width)
+        # Both widths are of proportions, which fall with the square root of the rows; two digits are kept.
+        assert width * (n / (n + rows)) ** 0.5 <= 0.05 + 1e-12
+        assert width * (n / (n + 0.9 * rows)) ** 0.5 > 0.05
+    assert rows_to_collect(100, -0.05, 0.05) == rows_to_collect(100, None, 0.5) == 0
+
+
+def test_both_worse_than_guessing_is_neither(results):
+    intervals = {**results.groups.before.intervals, "worst_group": (0.1, 0.3)}
+    worse = but(but(results, "groups.before", intervals=intervals), "groups.after", intervals=intervals)
+    answer = recommend(worse)
+    assert answer.action == "neither"
+    assert "less often than guessing (50.0 %)" in answer.advice
+
+
+def test_without_a_model_a_clear_gap_asks_for_one(results):
+    alone = but(but(results, "groups", after=None, changes=None, group_changes=None), "", model=None)
+    for gap, action in (((0.1, 0.3), "mitigate"), ((0.0, 0.01), "keep")):
+        intervals = {**alone.groups.before.intervals, "gap": gap}
+        narrow = but(alone, "groups.before.worst", low=0.40, high=0.44)
+        assert recommend(but(narrow, "groups.before", intervals=intervals)).action == action
+    wide = but(
+        but(alone, "groups.before", intervals=intervals), "groups.before.worst", n=50, low=0.3, high=0.6
+    )
+    answer = recommend(wide)
+    assert (answer.action, answer.rows) == ("collect", 400)
+    assert "to know its accuracy to ±5 points" in answer.advice
+
+
+def test_a_kept_zero_shot_and_a_model_alone_have_their_answers(results):
+    kept = recommend(but(results, "model", method="zero-shot"))
+    assert (kept.action, kept.advice) == ("keep", "Keep zero-shot.")
+    assert kept.sentence.startswith("Zero-shot is kept, because nothing was clearly better.")
+    alone = recommend(but(results, "groups", before=None, changes=None, group_changes=None))
+    assert alone.action == "compare"
+    assert alone.sentence.startswith("FairerCLIP is right for")
+
+
+def test_rankings_alone_are_answered_by_prompt(results):
+    rankings = but(results, "", groups=None)
+    name = rankings.retrieval.queries[0].name
+    rankings = but(rankings, "retrieval.queries.*", clear=False)
+    for ends, action in (
+        ((-0.2, -0.3, -0.1), "use"),
+        ((0.2, 0.1, 0.3), "keep"),
+        ((0.0, -0.3, 0.3), "collect"),
+        ((0.0, -0.01, 0.01), "keep"),
+    ):
+        moved = dict(zip(("difference", "low", "high"), ends, strict=True))
+        found = but(rankings, "retrieval.mean.changes.max_skew", before=0.1, after=0.0, **moved)
+        answer = recommend(found)
+        assert answer.action == action, ends
+        assert "over-represented by 0.0 % instead of 10.5 %" in answer.sentence
+    clear = but(found, "retrieval.queries.0", clear=True)
+    clear = but(clear, "retrieval.queries.0.changes.max_skew", difference=0.2, low=0.1, high=0.3)
+    answer = recommend(clear)
+    assert (answer.better, answer.worse) == ((), (name,))
+    assert f"less even for “{name}”" in answer.sentence
+
+
+def test_without_labels_the_answer_asks_for_them(results):
     bare = but(
         results, "", model=None, groups=None, retrieval=None, probes=None, dependence=None, wording=None
     )
-    assert recommend(bare).sentences[:2] == (
-        "There are no labelled rows to judge by.",
-        "No mitigated model was audited: `--mitigate` fits one, `--after MODEL` or `model=` takes a fitted one.",
-    )
+    answer = recommend(bare)
+    assert (answer.action, answer.sentence, answer.advice) == ("label", NO_STATE, GIVE_LABELS)
+    prompts = but(bare, "", retrieval=but(results.retrieval, "mean", after=None, changes=None))
+    skew = but(prompts, "retrieval.mean.before.max_skew", value=0.3, low=0.2, high=0.4)
+    assert (recommend(skew).action, recommend(skew).advice) == ("mitigate", MITIGATE)
+    even = but(prompts, "retrieval.mean.before.max_skew", value=0.03, low=0.0, high=0.1)
+    assert recommend(even).action == "keep"

@@ -34,7 +34,7 @@ def browser():
 class Opened:
     """A page from disk and everything it said, asked for or was denied."""
 
-    def __init__(self, context, file):
+    def __init__(self, context, file, unfolded):
         self.messages, self.requests, self.dialogs = [], [], []
         context.add_init_script(
             "window.denied = []; document.addEventListener('securitypolicyviolation', "
@@ -46,6 +46,10 @@ class Opened:
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.on("dialog", self._dismiss)
         self.page.goto(file.as_uri())
+        if unfolded:
+            self.page.evaluate(
+                "for (const part of document.querySelectorAll('details.part')) part.open = true;"
+            )
 
     def _dismiss(self, dialog):
         self.dialogs.append(dialog.message)
@@ -57,16 +61,16 @@ class Opened:
 
 @pytest.fixture
 def open_page(browser, tmp_path):
-    """Open the page of some results: `open_page(results, width=…, context options…)`."""
+    """Open the page of some results, all sections unfolded: `open_page(results, width=…, context options…)`."""
     from forms import render_page
 
     contexts = []
 
-    def open_(results, width=1280, **options):
+    def open_(results, width=1280, *, height=900, unfolded=True, **options):
         file = tmp_path / f"page-{len(contexts)}.html"
         file.write_text(render_page(results), encoding="utf-8")
-        contexts.append(browser.new_context(viewport={"width": width, "height": 900}, **options))
-        return Opened(contexts[-1], file)
+        contexts.append(browser.new_context(viewport={"width": width, "height": height}, **options))
+        return Opened(contexts[-1], file, unfolded)
 
     yield open_
     for context in contexts:

@@ -41,7 +41,7 @@ def open_file(browser, files):
 
     def open_(number, width, **options):
         contexts.append(browser.new_context(viewport={"width": width, "height": 800}, **options))
-        return Opened(contexts[-1], files[number])
+        return Opened(contexts[-1], files[number], unfolded=False)
 
     yield open_
     for context in contexts:

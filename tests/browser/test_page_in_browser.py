@@ -6,7 +6,8 @@ import pytest
 import sample
 from forms import squeezed
 
-from fairerclip._util.numbers import gap, interval, number, percent, setting
+from fairerclip._util.numbers import bare, interval, number, percent, setting
+from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import check_results
 from fairerclip.report.command import filled
 
@@ -17,7 +18,10 @@ AXE = "axe_playwright_python.sync_playwright"
 
 
 def small_results():
-    return sample.two_class(taus=6, tau_zs=3)
+    """Results whose plane is no curve, so that it has two sliders."""
+    results = sample.two_class(taus=6, tau_zs=3)
+    results["plane"]["one_curve"] = False
+    return results
 
 
 def expected_labels(plane, index):
@@ -53,7 +57,7 @@ def check_point(opened, results, index):
         "criterion": point["criterion"],
         "lambda_eff": number(point["lambda_eff"]),
         **{name: percent(point[name]) for name in ("average", "worst_group")},
-        **{name: gap(point[name]) for name in ("eod", "gap")},
+        **{name: bare(point[name]) for name in ("eod", "gap")},
     }
     for name, text in fields.items():
         assert opened.text(f"#readout [data-field={name}]") == squeezed(text), name
@@ -215,7 +219,7 @@ def test_hostile_text_does_nothing(open_page):
 def violations(opened):
     axe = pytest.importorskip(AXE, reason="axe-playwright-python is not installed").Axe()
     # Tables made when opened are all made by one function: the shortest stands for the long ones.
-    short = "details.data:not(#score-counts, #picture-counts) > summary"
+    short = "details.data:not([open], #score-counts, #picture-counts) > summary"
     for summary in opened.page.locator(short).element_handles():
         summary.click()
     response = axe.run(opened.page).response["violations"]
@@ -230,6 +234,101 @@ def test_axe_finds_nothing(open_page, theme, width):
     assert violations(opened) == []
 
 
+MOST_WORDS = 900
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (380, 800)])
+@pytest.mark.parametrize(
+    "make", [sample.two_class, sample.seven_class, sample.retrieval_only, sample.before_only]
+)
+def test_the_first_screen_holds_sentence_advice_and_picture(open_page, make, width, height):
+    opened = open_page(make(), width, height=height, unfolded=False)
+    for part in (".answer", ".advice", ".answer-picture"):
+        box = opened.page.locator(part).bounding_box()
+        assert box["height"] > 10, part
+        assert box["y"] + box["height"] <= height, part
+    assert len(opened.page.locator("body").inner_text().split()) <= MOST_WORDS
+    assert opened.page.locator(".card").count() <= 3
+    assert not opened.page.locator("details.part[open]").count()
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_one_slider_runs_over_a_plane_that_is_one_curve(open_page):
+    results = sample.two_class(taus=6, tau_zs=3)
+    plane = results["plane"]
+    opened = open_page(results)
+    page = opened.page
+    assert page.locator("#slide-tau, #slide-tau-z").count() == 0
+    strengths = sorted({round(p["lambda_eff"], 9) for p in plane["points"] if p["criterion"] == "marginal"})
+    slider = page.locator("#slide-strength")
+    assert slider.get_attribute("max") == str(len(strengths) - 1)
+    for place in (0, len(strengths) - 1, 2):
+        slider.fill(str(place))
+        assert opened.text("#readout [data-field=lambda_eff]") == number(strengths[place])
+        assert slider.input_value() == str(place)
+    page.locator("#back").click()
+    check_point(opened, results, plane["chosen"])
+
+
+def test_the_slider_and_the_bars_that_it_moves_are_on_one_screen(open_page):
+    for results in (sample.two_class(taus=6, tau_zs=3), sample.seven_class()):
+        for width in (1280, 380):
+            page = open_page(results, width, height=800, reduced_motion="reduce").page
+            page.locator("#plot-point").evaluate("bars => bars.scrollIntoView({block: 'end'})")
+            slider = page.locator(".sliders input").first.bounding_box()
+            assert 0 <= slider["y"] < 800
+
+
+def test_a_point_that_loses_to_zero_shot_says_so(open_page):
+    results = small_results()
+    plane = results["plane"]
+    plane["baseline"]["worst_group"] = 0.5
+    plane["points"][plane["chosen"]]["worst_group"] = 0.4
+    opened = open_page(results)
+    assert opened.text("#loses") == "On these rows zero-shot has the better worst group: 50.0 %, here 40.0 %."
+    plane["points"][plane["chosen"]]["worst_group"] = 0.6
+    assert not open_page(results).page.locator("#loses").is_visible()
+
+
+def test_nothing_covers_the_mark_of_zero_shot(open_page):
+    results = small_results()
+    chosen = results["plane"]["points"][results["plane"]["chosen"]]
+    results["plane"]["baseline"] |= {name: chosen[name] for name in ("average", "worst_group")}
+    marks = (
+        open_page(results)
+        .page.locator("#plot-front svg > path")
+        .evaluate_all("paths => paths.map((path) => path.getAttribute('class'))")
+    )
+    assert marks[-1] == "zero"
+
+
+def test_a_term_is_explained_by_a_tap_and_the_contents_unfold_their_section(open_page):
+    opened = open_page(small_results(), 380, unfolded=False)
+    page = opened.page
+    tap = page.locator(".card .tap").last
+    definition = page.locator(f"#{tap.get_attribute('popovertarget')}")
+    assert not definition.is_visible()
+    tap.click()
+    assert definition.is_visible()
+    assert "Equal opportunity difference" in definition.inner_text()
+    page.keyboard.press("Escape")
+    assert not page.locator("nav").is_visible()
+    page.locator(".contents > summary").click()
+    page.locator("nav a", has_text="Mistakes by group").click()
+    assert page.locator("#confusion").is_visible()
+    page.locator("#unfold").click()
+    assert not page.locator("details.part:not([open])").count()
+
+
+def test_a_table_that_goes_on_says_so(open_page):
+    opened = open_page(sample.seven_class(), 380)
+    page = opened.page
+    wide = page.locator("#confusion .table-box").first
+    expect(wide.locator(".scroll-hint")).to_be_visible()
+    narrow = open_page(sample.two_class(taus=3, tau_zs=2), 1280).page.locator("#groups .table-box").first
+    assert not narrow.locator(".scroll-hint").is_visible()
+
+
 @pytest.mark.parametrize("make", [sample.two_class, sample.seven_class, sample.hostile])
 def test_a_phone_never_scrolls_sideways(open_page, make):
     opened = open_page(make(), 360)
@@ -242,8 +341,10 @@ def test_without_scripts_the_words_and_tables_are_there(open_page):
     results = small_results()
     opened = open_page(results, java_script_enabled=False)
     page = opened.page
-    for sentence in results["verdict"]:
-        assert page.get_by_text(sentence).first.is_visible()
+    answer = recommend(check_results(results))
+    for sentence in (answer.sentence, answer.advice):
+        assert page.get_by_text(sentence.replace(" %", "\u00a0%")).first.is_visible()
+    assert page.locator(".answer-picture .row").count() == 5  # four groups and the axis
     assert page.locator("noscript .banner").is_visible()
     for label in ("Accuracy by group", "Figures before and after", "Skew before and after", "Probes"):
         assert page.locator(f"[aria-label='{label}'] table").is_visible()
@@ -266,6 +367,7 @@ def test_paper_is_light_shows_the_chosen_point_and_cuts_nothing_off(open_page):
         == "#ffffff"
     )
     assert not page.locator(".contents").is_visible()
+    assert page.locator(".answer-picture").is_visible()
     assert not page.locator("#slide-tau").is_visible()
     assert page.evaluate(
         "[...document.querySelectorAll('.table-box')].every((b) => getComputedStyle(b).overflowX === 'visible')"
@@ -297,6 +399,7 @@ def test_the_theme_button_switches_and_the_choice_is_kept(open_page):
 
 def test_one_value_of_tau_z_makes_a_strip(open_page):
     results = sample.two_class(taus=6, tau_zs=1, criteria=("marginal",))
+    results["plane"]["one_curve"] = False
     opened = open_page(results)
     assert opened.page.locator("#plot-plane rect.cell").count() == 6
     assert opened.page.locator("#slide-tau-z, #choose-criterion").count() == 0

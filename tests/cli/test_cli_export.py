@@ -64,7 +64,10 @@ def test_export_for_torch(run, home, tmp_path):
         (["-o", "m.txt"], "must end in .onnx"),
         (["-o", "m.onnx", "--format", "tflite"], "format must be one of 'onnx', 'torch'"),
         (["-o", "m.onnx", "--part", "text"], "no part 'text'"),
-        (["-o", "m.onnx", "--part", "head"], "part must be one of"),
+        (
+            ["-o", "m.onnx", "--part", "head"],
+            "part must be one of 'classifier', 'image', 'text', 'all'; got 'head'",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_one_line_and_exit_code_2(run, home, tmp_path, monkeypatch, words, message):

@@ -1,7 +1,9 @@
 """The README's example and the 100-line example run, and agree with the package."""
 
 import contextlib
+import html
 import io
+import json
 import re
 import runpy
 from pathlib import Path
@@ -9,10 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairerclip import FairerCLIP
+from fairerclip import FairerCLIP, load
+from fairerclip.data import save_task, simulate
+from light import lighter_audits
 from paper import PAPER
 
 ROOT = Path(__file__).resolve().parents[2]
+light_audits = pytest.fixture(lighter_audits)
 
 
 def test_the_readme_example_runs_and_prints_what_it_computes():
@@ -33,6 +38,58 @@ def test_the_readme_example_runs_and_prints_what_it_computes():
     average, worst = map(float, re.findall(r"average ([\d.]+), worst group ([\d.]+)", printed.getvalue())[0])
     assert 0.8 < average < 1
     assert 0.75 < worst < average
+
+
+def test_the_commands_of_the_readme_run(run, light_audits, tmp_path, monkeypatch):
+    lines = re.findall(r"^(fairerclip .*?)\s+#", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    assert [line.split()[1] for line in lines] == ["audit", "report", "fit"]
+    monkeypatch.chdir(tmp_path)
+    save_task(simulate("waterbirds", scale=0.1, width=48), "mine.npz")
+    for line in lines:
+        code, _, err = run(*line.split()[1:])
+        assert code == 0, (line, err)
+    assert Path("report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert load("model").classes_.tolist() == ["landbird", "waterbird"]
+
+
+def test_the_readme_is_short_and_links_to_what_is_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.replace("|", " ").split()) <= 700
+    links = re.findall(r"\]\(([^)#]+)", text)
+    assert len(links) > 20
+    assert [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()] == []
+    assert "make demo" in text
+    assert "make test" in text
+
+
+@pytest.fixture(scope="module")
+def picture():
+    return runpy.run_path(str(ROOT / "tools" / "before_after.py"))
+
+
+def drawn(text):
+    return json.loads(html.unescape(re.findall(r"<metadata>(.*?)</metadata>", text)[0]))
+
+
+def test_the_picture_draws_the_figures_that_it_holds(picture):
+    text = picture["PICTURE"].read_text(encoding="utf-8")
+    assert text == picture["draw"](drawn(text))
+    shown = re.findall(r">(\d+\.\d)</text>", text)
+    groups = drawn(text)["groups"].values()
+    assert shown == [f"{values[0]:.1f}" for group in groups for values in group["models"].values()]
+    assert "Simulated" in text
+
+
+def test_the_picture_is_up_to_date(picture):
+    """Another linear algebra library may change the answer on a row or two of thousands."""
+    held, measured = drawn(picture["PICTURE"].read_text(encoding="utf-8")), picture["measure"]()
+    assert held["groups"].keys() == measured["groups"].keys()
+    for name, group in held["groups"].items():
+        assert group["n"] == measured["groups"][name]["n"]
+        for model, values in group["models"].items():
+            np.testing.assert_allclose(values, measured["groups"][name]["models"][model], atol=0.5)
+    for model, value in held["averages"].items():
+        assert abs(value - measured["averages"][model]) <= 0.2
 
 
 def test_the_readme_says_which_word_gives_the_published_method():

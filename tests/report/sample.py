@@ -61,6 +61,7 @@ def _envelope(task, model):
         },
         "model": model,
         "verdict": [],
+        "recommendation": None,
         "findings": [],
         **dict.fromkeys(
             (

@@ -107,7 +107,7 @@ def test_a_task_is_audited_as_it_is(made, passed):
 def test_the_result_is_frozen_and_its_parts_are_those_of_the_results(found):
     assert found.findings == found.results.findings
     assert found.recommendation == recommend(found.results)
-    assert found.recommendation.sentences == found.results.verdict
+    assert (found.recommendation.sentence, found.recommendation.advice) == found.results.verdict
     with pytest.raises(FrozenInstanceError):
         found.results = None
 
@@ -120,12 +120,17 @@ def test_printed_it_is_the_verdict_in_a_few_lines(found):
     assert len(lines) < 15
     assert max(map(len, lines)) <= 100
     together = " ".join(" ".join(lines[1:-1]).split())
-    assert together == " ".join(f"- {sentence}" for sentence in found.results.verdict)
+    assert together == " → ".join(found.results.verdict)
 
 
 def test_printed_foreign_text_is_clean(found):
-    hostile = found.results.model_copy(update={"verdict": ("a\x1b[2Jb",)})
-    assert "\x1b" not in repr(replace(found, results=hostile))
+    task = found.results.task.model_copy(update={"name": "a\x1b[2Jb"})
+    groups = found.results.groups
+    worst = groups.before.worst.model_copy(update={"name": "worst\x1b[2J"})
+    groups = groups.model_copy(update={"before": groups.before.model_copy(update={"worst": worst})})
+    printed = repr(replace(found, results=found.results.model_copy(update={"task": task, "groups": groups})))
+    assert "worst" in printed
+    assert "\x1b" not in printed
 
 
 def test_the_page_and_the_json_are_written_once(found, tmp_path):

@@ -89,7 +89,7 @@ def test_the_samples_keep_the_contract(variant):
 def test_the_sections_come_in_order_and_the_contents_name_them(results):
     page = Reader(render_page(results))
     order = [a["id"] for a, _ in page.all("section")]
-    names = "summary groups explorer confusion scores picture retrieval reading method limits"
+    names = "summary groups explorer confusion scores picture retrieval reading method limits glossary"
     assert order == names.split()
     nav = page.one("nav")[1]
     assert all(label in nav for label in ("Trade-off explorer", "What this does not show"))
@@ -97,22 +97,29 @@ def test_the_sections_come_in_order_and_the_contents_name_them(results):
 
 def test_sections_without_results_are_left_out_and_named():
     page = Reader(render_page(sample.retrieval_only()))
-    assert [a["id"] for a, _ in page.all("section")] == ["summary", "retrieval", "method", "limits"]
+    assert [a["id"] for a, _ in page.all("section")] == [
+        "summary",
+        "retrieval",
+        "method",
+        "limits",
+        "glossary",
+    ]
     summary = page.section("summary")
     assert "Not in these results: before and after, by group; trade-off explorer" in summary
-    assert "MaxSkew, mean over prompts" in summary
+    assert "Over-representation, mean of prompts" in summary
 
 
 def test_the_smallest_results_still_make_a_page():
     page = Reader(render_page(sample.minimal()))
-    assert "Nothing could be measured." in page.section("summary")
+    assert "There are no labelled rows to judge by." in page.section("summary")
+    assert not page.all("figure")
     assert "No model was fitted or given" in page.section("method")
 
 
 def test_an_audit_without_a_model_speaks_of_zero_shot_alone():
     page = Reader(render_page(sample.before_only()))
     assert not page.all("p", class_="after")
-    assert "Worst-group accuracy" in page.section("summary")
+    assert "Right answers in the worst group" in page.section("summary")
 
 
 def test_headline_cards_hold_the_figures_and_their_intervals(results):
@@ -134,7 +141,7 @@ def test_gains_and_costs_are_told_apart_by_their_intervals(results):
     changes["worst_group"] |= {"difference": 0.2, "low": 0.1, "high": 0.3}
     changes["eod"] |= {"difference": -0.01, "low": -0.05, "high": 0.02}
     summary = Reader(render_page(results)).section("summary")
-    paid, gained = summary.split("Paid Average accuracy −2.0")[1].split("Gained Worst-group accuracy")
+    paid, gained = summary.split("Worse Average accuracy −2.0")[1].split("Better Worst-group accuracy")
     assert "points" in paid
     assert gained.startswith(" +20.0 [+10.0, +30.0] points")
     assert "No clear change −1.0 [−5.0, +2.0] points" in summary
@@ -146,13 +153,39 @@ def test_groups_that_are_worse_off_are_named_among_the_price(results):
         row |= {"difference": 0.0, "low": -0.01, "high": 0.01}
     groups[1] |= {"difference": -0.067, "low": -0.078, "high": -0.056, "clear": True}
     groups[2] |= {"difference": -0.02, "low": -0.03, "high": -0.01, "clear": False}
-    weighted = next(r for r in results["groups"]["changes"] if r["figure"] == "train_weighted_average")
-    weighted |= {"difference": -0.05, "low": -0.06, "high": -0.04}
     summary = Reader(render_page(results)).section("summary")
     assert f"{groups[1]['name']} −6.7 [−7.8, −5.6] points." in summary
-    assert f"{weighted['label']} −5.0 [−6.0, −4.0] points" in summary
     assert f"{groups[0]['name']} 0.0" not in summary
     assert f"{groups[2]['name']} −2.0" not in summary
+
+
+def test_every_group_that_is_worse_off_is_named_however_many(results):
+    results = sample.seven_class()
+    groups = results["groups"]["group_changes"]
+    for row in groups:
+        row |= {"difference": -0.1, "low": -0.2, "high": -0.05, "clear": True}
+    assert len(groups) > 20
+    summary = Reader(render_page(results)).section("summary")
+    assert all(f"{row['name']} −10.0 [−20.0, −5.0] points" in summary for row in groups)
+
+
+def test_problems_are_never_folded_and_all_else_is(results):
+    results["findings"] = [{"level": level, "text": f"A {level}."} for level in ("problem", "good", "note")]
+    page = render_page(results)
+    opening = page[: page.index('<details class="data"><summary>2 other findings')]
+    assert "A problem." in opening
+    assert "A good." not in opening
+    folds = Reader(page).all("details", class_="part")
+    assert len(folds) == len(Reader(page).all("section")) - 1
+    assert not any("open" in attributes for attributes, _ in folds)
+
+
+def test_every_term_that_can_be_tapped_has_its_definition(results):
+    page = Reader(render_page(results))
+    taps = {a["popovertarget"] for a, _ in page.all("button") if "popovertarget" in a}
+    assert len(taps) >= 4
+    for tap in taps:
+        assert len(page.one("div", id=tap)[1]) > 20
 
 
 def unchanged(results):
@@ -172,8 +205,8 @@ def test_a_group_that_gains_is_not_nothing_gained(results):
     group = unchanged(results)["groups"]["group_changes"][1]
     group |= {"difference": 0.042, "low": 0.029, "high": 0.055, "clear": True}
     summary = Reader(render_page(results)).section("summary")
-    assert f"Gained {group['name']} +4.2 [+2.9, +5.5] points." in summary
-    assert "Paid nothing clear on these rows." in summary
+    assert f"Better {group['name']} +4.2 [+2.9, +5.5] points." in summary
+    assert "Worse nothing clear on these rows." in summary
 
 
 def test_a_prompt_that_is_more_skewed_is_among_the_price(results):
@@ -181,8 +214,8 @@ def test_a_prompt_that_is_more_skewed_is_among_the_price(results):
     query["clear"] = True
     query["changes"]["max_skew"] |= {"difference": 0.294, "low": 0.2, "high": 0.4}
     summary = Reader(render_page(results)).section("summary")
-    assert f"Paid MaxSkew for “{query['name']}” +0.294 [+0.200, +0.400]." in summary
-    assert "Gained nothing clear on these rows." in summary
+    assert f"Worse MaxSkew for “{query['name']}” +0.294 [+0.200, +0.400]." in summary
+    assert "Better nothing clear on these rows." in summary
 
 
 def test_results_of_an_earlier_version_make_a_page(results):
@@ -342,7 +375,7 @@ def test_differences_are_in_points_and_shares_in_per_cent(results):
         mean, sd = (squeezed(f) for f in (measured(row["mean"], FIGURES[row["figure"]].kind), gap(row["sd"])))
         assert f"{row['label']} {mean} {sd}" in text
     point = results["plane"]["points"][results["plane"]["chosen"]]
-    assert squeezed(page.one("dd", data_field="eod")[1]) == squeezed(gap(point["eod"]))
+    assert squeezed(page.one("dd", data_field="eod")[1]) == squeezed(measured(point["eod"], "bare"))
 
 
 def test_figures_without_a_change_are_shown_all_the_same(results):
@@ -455,9 +488,9 @@ def test_whatever_may_be_null_may_be_null(results, path):
 
 
 def test_simulated_results_say_so(results):
-    assert "Simulated." in squeezed(Reader(render_page(results)).one("main")[1])
+    assert "Simulated embeddings" in squeezed(Reader(render_page(results)).one("header")[1])
     results["task"]["simulated"] = False
-    assert "Simulated." not in squeezed(Reader(render_page(results)).one("main")[1])
+    assert "Simulated embeddings" not in squeezed(Reader(render_page(results)).one("header")[1])
 
 
 def test_the_title_is_the_tasks_name_unless_given(results):

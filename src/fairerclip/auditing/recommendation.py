@@ -104,7 +104,7 @@ def rows_to_collect(n: int, low: float | None, high: float | None) -> int:
     if missing <= 0:
         return 0
     unit = int(10 ** max(0, math.floor(math.log10(missing)) - 1))
-    return math.ceil(missing / unit) * unit
+    return math.ceil(missing / unit - 1e-9) * unit  # 160.00000000000003 is 160
 
 
 def _half_width(low: float | None, high: float | None) -> float:

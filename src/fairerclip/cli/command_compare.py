@@ -43,9 +43,6 @@ SaveBest = Annotated[
         help="Folder to save the method with the best worst group to, trained again as in its first run; a new one.",
     ),
 ]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Print all figures, times and notes, which the page has, too.")
-]
 Plot = Annotated[Path | None, options.writes(help="Draw worst group against average (.png, .svg or .pdf).")]
 
 
@@ -61,7 +58,7 @@ def compare(
     plot: Plot = None,
     save_best: SaveBest = None,
     overwrite: options.Overwrite = False,
-    verbose: Verbose = False,
+    verbose: options.Verbose = False,
     json: options.Json = False,
 ) -> None:
     """Tune and test every method on the same rows, with seeds and intervals.

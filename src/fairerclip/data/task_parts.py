@@ -96,7 +96,9 @@ def pick_attribute(name: str | None, attributes: Mapping[str, Any], where: str) 
     if name is None and len(attributes) == 1:
         return next(iter(attributes))
     if name is None:
-        raise ParameterError(f"expected the name of a sensitive attribute, {where} has: {listed}")
+        raise ParameterError(
+            f"expected the name of a sensitive attribute (for commands --sensitive NAME), {where} has: {listed}"
+        )
     if name not in attributes:
         near = nearest(name, attributes)
         hint = f"; did you mean {near[0]!r}?" if near else ""

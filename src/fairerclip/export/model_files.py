@@ -60,6 +60,8 @@ def export_model(
         The files that were written.
     """
     check_choice("format", format, tuple(FORMATS))
+    if part is not None:
+        check_choice("part", part, (*PARTS, ALL))
     ending, write = FORMATS[format]
     path = Path(output)
     _check_output(path, ending, part, overwrite)

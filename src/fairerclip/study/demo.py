@@ -1,38 +1,43 @@
-"""The demo on a simulated task: fit, tune and audit models, and write a model, a table and a page."""
+"""The demo on a task, simulated or the user's: fit, tune and audit models, and write a model, a table and a page."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairerclip._util.files import atomic_folder, check_folder
+from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.group_results import PlaneSection
+from fairerclip.auditing.model_results import Labels
 from fairerclip.auditing.results import FILE_NAME as RESULTS
 from fairerclip.auditing.results import AuditResults, write_results
 from fairerclip.auditing.run import STEPS as AUDIT_STEPS
-from fairerclip.auditing.run import AuditOptions, audit_task
+from fairerclip.auditing.run import AuditOptions, audit_task, audited_split
 from fairerclip.data import open_task
 from fairerclip.data.io.csv_table import write_table
-from fairerclip.errors import OutputExistsError
+from fairerclip.errors import LabelError, OutputExistsError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import GroupReport
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.report.write import write_report
 
 TABLE, MODEL, PAGE = "path.csv", "model", "report.html"
-VARIANTS = ("none", "target")
-STEPS = len(VARIANTS) + len(AUDIT_STEPS) + 1
+LABEL_NAMES: dict[Labels, str] = {"none": "no labels", "target": "labels", "all": "all labels"}
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Figures of the demo, all computed by it, and the path of its page."""
+    """Figures of the demo, all computed by it, and the path of its page.
+
+    ``reports`` are by model, and empty if no row to report on has both labels; ``plane`` is None if no row to judge its
+    points on has.
+    """
 
     reports: list[tuple[str, GroupReport]]
     results: AuditResults
-    plane: PlaneSection
+    plane: PlaneSection | None
     page: Path
 
     def as_dict(self) -> dict[str, Any]:
@@ -45,9 +50,76 @@ class DemoResult:
 
 
 def run_demo(
-    output: Path, *, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None
+    output: Path,
+    *,
+    source: str | None = None,
+    sensitive: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> DemoResult:
-    """Run the demo and write results, the table of the plane, the chosen model and the page to a folder."""
+    """Run the demo and write results, the table of the plane, the chosen model and the page to a folder.
+
+    Parameters
+    ----------
+    output : Path
+        Folder to write to; that of an earlier demo is replaced.
+    source : str, optional
+        Task file, or name of a simulated task. None for the simulated Waterbirds of this seed.
+    sensitive, classes : sequence of str, optional
+        Sensitive attributes and classes of the task, as in `Experiment.of`.
+    seed : int, default=0
+        Random seed.
+    progress : callable
+        Called with (steps done, number of steps).
+    """
+    _check_output(output)
+    if source is None:
+        source = f"simulated:waterbirds@{seed}" if seed else "simulated:waterbirds"
+    experiment = Experiment.of(open_task(source), sensitive, classes)
+    if "train" not in experiment.task.splits:
+        raise LabelError(
+            f"{experiment.task.name} has no training split to fit a mitigation on: `fairerclip audit` measures it "
+            "without one"
+        )
+    usable = usable_labels(experiment)
+    options = AuditOptions(labels=usable[-1], seed=seed, source=source)
+    split = audited_split(experiment, options, needs_training=True)
+    variants = usable if experiment.is_labelled(split) else []
+    steps = len(variants) + len(AUDIT_STEPS) + 1
+    reports = _untuned_reports(experiment, split, variants, seed, lambda done: progress(done, steps))
+    results, chosen = audit_task(
+        experiment,
+        options,
+        model=FairerCLIP(random_state=seed),
+        progress=lambda done, _: progress(len(variants) + done, steps),
+    )
+    if chosen is None:
+        raise AssertionError("an audit that fits a model returns it")
+    if variants and results.settings.chosen_on is not None:  # else the model is the last of the untuned ones
+        name = f"{LABEL_NAMES[options.labels]}, tuned on validation rows"
+        reports.append((name, _report(experiment, split, chosen)))
+    page = _write(output, results, results.plane, chosen)
+    progress(steps, steps)
+    return DemoResult(reports, results, results.plane, page)
+
+
+def usable_labels(experiment: Experiment) -> list[Labels]:
+    """Return which labels of the training rows a fit can use, the one that the demo's model uses last.
+
+    Sensitive values are predicted from their prompts; a fit uses the labels of an attribute that has none.
+    """
+    train = experiment.task.train
+    prompted = all(experiment.task.sensitive[name].text is not None for name in experiment.sensitive)
+    without = experiment.text is not None and (prompted or experiment.is_gallery())
+    usable: list[Labels] = ["none"] if without else []
+    if train.y is not None and (train.y >= 0).any():
+        usable.append("target" if prompted else "all")
+    return usable or ["none"]  # the fit raises an error that says what is missing
+
+
+def _check_output(output: Path) -> None:
+    """Raise, before the work, if the folder could not be written or holds something else than an earlier demo."""
     if (
         output.exists()
         and not (output / RESULTS).is_file()
@@ -55,35 +127,32 @@ def run_demo(
     ):
         raise OutputExistsError(f"{output} exists and is not the folder of an earlier demo; give another one")
     check_folder(output, overwrite=True)
-    source = f"simulated:waterbirds@{seed}" if seed else "simulated:waterbirds"
-    experiment = Experiment.of(open_task(source))
-    test = experiment.task.test
-    reports = [("zero-shot", experiment.report(test, experiment.zero_shot(test)))]
-    for step, labels in enumerate(VARIANTS, 1):
+
+
+def _untuned_reports(
+    experiment: Experiment, split: str, variants: Sequence[Labels], seed: int, done: Callable[[int], None]
+) -> list[tuple[str, GroupReport]]:
+    """Measure zero-shot, if there are prompts, and models with default parameters that use some or no labels."""
+    rows, reports = experiment.task.split(split), []
+    if variants and experiment.text is not None:
+        reports.append(("zero-shot", experiment.report(rows, experiment.zero_shot(rows))))
+    for step, labels in enumerate(variants, 1):
         model = experiment.fit(FairerCLIP(random_state=seed), labels)
-        name = f"{'labels' if labels == 'target' else 'no labels'}, as it comes"
-        reports.append((name, experiment.report(test, model.predict(test.X))))
-        progress(step, STEPS)
-    options = AuditOptions(labels="target", seed=seed, source=source)
-    results, chosen = audit_task(
-        experiment,
-        options,
-        model=FairerCLIP(random_state=seed),
-        progress=lambda done, _: progress(len(VARIANTS) + done, STEPS),
-    )
-    if chosen is None or results.plane is None:
-        raise AssertionError("an audit that fits a model returns it and its plane")
-    name = "labels, tuned on validation rows"
-    reports.append((name, experiment.report(test, chosen.predict(test.X))))
-    page = _write(output, results, results.plane, chosen)
-    progress(STEPS, STEPS)
-    return DemoResult(reports, results, results.plane, page)
+        reports.append((f"{LABEL_NAMES[labels]}, as it comes", _report(experiment, split, model)))
+        done(step)
+    return reports
 
 
-def _write(output: Path, results: AuditResults, plane: PlaneSection, model: FairerCLIP) -> Path:
-    with atomic_folder(output, overwrite=True) as fresh:
+def _report(experiment: Experiment, split: str, model: AnyModel) -> GroupReport:
+    rows = experiment.task.split(split)
+    return experiment.report(rows, model.predict(rows.X))
+
+
+def _write(output: Path, results: AuditResults, plane: PlaneSection | None, model: AnyModel) -> Path:
+    with atomic_folder(output, overwrite=True, ours=[TABLE]) as fresh:
         model.save(fresh / MODEL)
-        write_table([point.model_dump(exclude={"correct"}) for point in plane.points], fresh / TABLE)
+        if plane is not None:
+            write_table([point.model_dump(exclude={"correct"}) for point in plane.points], fresh / TABLE)
         write_results(results, fresh / RESULTS)
         write_report(results, fresh / PAGE)
     return output / PAGE
