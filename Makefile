@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
+.PHONY: audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo docs test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
 	picture proofs rankings real reproduce serve-load clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
@@ -14,7 +14,7 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv --without-pip $(VENV)
 
-# Archives are checked by the hashes in requirements/, for every Python and system; docs/releasing.md#hashes.
+# Archives are checked by the hashes in requirements/, for every Python and system; docs/development/releasing.md#hashes.
 $(VENV)/run.done: pyproject.toml requirements/run.txt requirements/build.txt | $(BIN)/python
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --require-hashes -r requirements/run.txt -r requirements/build.txt
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --no-deps --no-build-isolation --editable .
@@ -23,6 +23,14 @@ $(VENV)/run.done: pyproject.toml requirements/run.txt requirements/build.txt | $
 $(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/python
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[dev,all]'
 	@touch $@ $(VENV)/run.done
+
+# The documentation, with pictures and examples that are run; a broken link or reference is an error. Two minutes.
+$(VENV)/docs.done: pyproject.toml constraints.txt | $(BIN)/python
+	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+docs: $(VENV)/docs.done
+	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going docs docs/_build/html
 
 demo: $(VENV)/run.done
 	$(BIN)/fairerclip demo --output demo
@@ -61,7 +69,7 @@ test-minimum:
 	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest -m "not slow"
 	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest tests/encoders
 
-# How fast it is, as ratios with targets: docs/benchmarks.md. The quick ones take some minutes on two cores; all of them
+# How fast it is, as ratios with targets: docs/benchmarks/speed.md. The quick ones take some minutes on two cores; all of them
 # take hours, 6 GB of memory and 10 GB of disk. Results are kept by version in benchmarks/results, and what became
 # slower than in the latest earlier version is printed; bench-table writes them into the page.
 bench: $(VENV)/dev.done
@@ -133,7 +141,7 @@ SEED ?= 0
 mutants: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python tests/mutants.py --count $(MUTANTS) --seed $(SEED)
 
-# Every method on resampled splits of real embeddings, the tables of docs/comparison.md: about 15 minutes on two cores for
+# Every method on resampled splits of real embeddings, the tables of docs/benchmarks/comparison.md: about 15 minutes on two cores for
 # each of the first three splits, which train by gradient, too, and 6 for each further one, so two hours and a half for
 # 20, and then degrade.py. Runs are kept in RESAMPLED and taken up again.
 RESAMPLED ?= resampled
@@ -146,13 +154,13 @@ real: $(VENV)/dev.done
 	$(BIN)/python benchmarks/degrade.py $(REAL_DATA)
 
 # FairerCLIP as it comes and searched against other methods that choose on the same rows, with many labels, few, or none:
-# the first tables of docs/comparison.md; about two hours on two cores. Runs are kept in CHOICE and taken up again.
+# the first tables of docs/benchmarks/comparison.md; about two hours on two cores. Runs are kept in CHOICE and taken up again.
 CHOICE ?= choice
 choice: $(VENV)/dev.done
 	$(BIN)/python benchmarks/choice.py run $(REAL_DATA) -o $(CHOICE) --splits $(SPLITS)
 	$(BIN)/python benchmarks/choice.py table -o $(CHOICE)
 
-# Rankings by free queries before and after mitigation of embeddings, the figures of docs/search.md: about 10 minutes on two
+# Rankings by free queries before and after mitigation of embeddings, the figures of docs/how-to/search.md: about 10 minutes on two
 # cores. concept-erasure takes part if it is installed.
 rankings: $(VENV)/dev.done
 	$(BIN)/python benchmarks/rankings.py $(REAL_DATA) -o rankings.json
@@ -167,7 +175,7 @@ reproduce: $(VENV)/dev.done
 picture: $(VENV)/dev.done
 	$(BIN)/python tools/before_after.py
 
-# Supply chain (docs/releasing.md#hashes). The tools have an environment of their own.
+# Supply chain (docs/development/releasing.md#hashes). The tools have an environment of their own.
 TOOLS := $(VENV)-tools
 $(TOOLS)/done: constraints-tools.txt
 	$(PYTHON) -m venv --clear $(TOOLS)
@@ -208,4 +216,4 @@ sbom: $(VENV)-wheel/done $(TOOLS)/done
 	$(TOOLS)/bin/python tools/check_sbom.py dist/sbom.json
 
 clean:
-	rm -rf $(VENV) mutants.json $(VENV)-no-extras $(VENV)-minimum $(VENV)-tools $(VENV)-wheel demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) mutants.json $(VENV)-no-extras $(VENV)-minimum $(VENV)-tools $(VENV)-wheel demo build dist docs/_build docs/gallery docs/reference/commands docs/reference/generated .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -3,7 +3,8 @@
 Seconds of one machine say little about another one, and less while other work runs. So a benchmark also times something
 bare in the same run, in turns with what it measures, and its figures are ratios of the shortest times. A result is
 printed as a table, and kept as ``results/VERSION/NAME.json`` with a drawing beside it; a run with other sizes than the
-usual ones has them in its name. `compare.py` compares versions, `table.py` writes the table of docs/benchmarks.md.
+usual ones has them in its name. `compare.py` compares versions, `table.py` writes the table of
+docs/benchmarks/speed.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Share of the true best rows that an index of kind ivf or pq finds, for text queries: the table of docs/search.md.
+"""Share of the true best rows that an index of kind ivf or pq finds, for text queries; docs/how-to/search.md.
 
 ``python benchmarks/index_recall.py STORE MODEL QUERIES [--k 100]`` indexes a collection by each kind, original and
 mitigated, and compares the k best rows of every query with those of the flat index.

@@ -1,4 +1,4 @@
-"""Write the tables of docs/benchmarks.md from the results of a version: ``python benchmarks/table.py [--check]``.
+"""Write the tables of docs/benchmarks/speed.md from the results of a version: ``python benchmarks/table.py [--check]``.
 
 The tables stand between two marks of the page. With ``--check`` the page is left as it is, and the exit code is 1 if it
 does not have them.
@@ -23,7 +23,7 @@ from fairerclip._util.numbers import significant
 from fairerclip.cli import show
 from fairerclip.report.result_table import Cell, ResultTable, to_markdown
 
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "benchmarks" / "speed.md"
 BEGIN, END = "<!-- results: written by benchmarks/table.py -->\n", "<!-- end of results -->\n"
 
 

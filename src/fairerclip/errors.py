@@ -14,8 +14,8 @@ class FairerClipError(Exception):
     Attributes
     ----------
     reason : str
-        Short name of the cause, for programs; empty where the class of the error says it all. docs/format.md lists the
-        reasons of a `ModelFileError`.
+        Short name of the cause, for programs; empty where the class of the error says it all. docs/reference/format.md
+        lists the reasons of a `ModelFileError`.
     """
 
     reason: str = ""

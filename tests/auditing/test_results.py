@@ -17,7 +17,7 @@ from fairerclip.auditing.results import AuditResults, check_results, read_result
 from fairerclip.errors import OutputExistsError, ResultsFileError
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMA = ROOT / "docs" / "results.schema.json"
+SCHEMA = ROOT / "docs" / "reference" / "results.schema.json"
 sys.path.append(str(ROOT / "tests" / "report"))
 sample = importlib.import_module("sample")
 SAMPLES = ["two_class", "seven_class", "retrieval_only", "minimal", "before_only"]
@@ -352,7 +352,7 @@ def keeps(value, schema, whole):
 def test_the_published_schema_is_current():
     fresh = json.dumps(AuditResults.model_json_schema(), indent=1, ensure_ascii=False) + "\n"
     assert SCHEMA.read_text(encoding="utf-8") == fresh, (
-        "write model_json_schema() to docs/results.schema.json anew"
+        "write model_json_schema() to docs/reference/results.schema.json anew"
     )
 
 

@@ -151,10 +151,10 @@ def test_a_grid_is_refused_before_the_fit(run, made, tmp_path, monkeypatch, argu
     refused(called(run, made, "path", *arguments), tmp_path, *words)
 
 
-def test_the_guide_names_every_range():
-    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+def test_the_page_on_the_command_line_names_every_range():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     for name, (least, most) in RANGES.items():
-        assert re.search(rf"`--{name.replace('_', '-')}` {least} to\s{most:,}", guide), name
+        assert re.search(rf"`--{name.replace('_', '-')}` {least} to\s{most:,}", page), name
 
 
 def test_a_plane_of_points_is_bounded():

@@ -126,7 +126,7 @@ def test_no_pickle_is_read(open_clip_folder, clip_folder, monkeypatch):
 def test_a_pickle_says_how_to_convert_it(tmp_path, ending):
     file = tmp_path / f"weights{ending}"
     file.write_bytes(b"anything")
-    with pytest.raises(EncoderError, match="pickle.*convert it once.*docs/encoders.md"):
+    with pytest.raises(EncoderError, match="pickle.*convert it once.*docs/how-to/encoders.md"):
         load("ViT-B/32", weights=file)
 
 

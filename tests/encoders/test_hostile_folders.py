@@ -155,7 +155,7 @@ def test_the_two_files_of_older_clip_folders_are_the_same_tokenizer(clip_folder,
 def test_a_tokenizer_in_another_form_is_refused(siglip_folder, tmp_path):
     folder = shutil.copytree(siglip_folder, tmp_path / "m", copy_function=os.link)
     (folder / "tokenizer.json").rename(folder / "spiece.model")
-    with pytest.raises(EncoderError, match="holds no tokenizer.json.*docs/encoders.md"):
+    with pytest.raises(EncoderError, match="holds no tokenizer.json.*docs/how-to/encoders.md"):
         load(f"transformers:{folder}")
 
 

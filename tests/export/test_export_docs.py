@@ -1,11 +1,11 @@
-"""docs/export.md does what it says."""
+"""docs/how-to/export.md does what it says."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "export.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "export.md"
 
 
 def test_the_python_of_the_documentation_runs_as_printed(tmp_path, monkeypatch, capsys):

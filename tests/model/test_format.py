@@ -1,4 +1,4 @@
-"""docs/format.md: every refusal has its reason, schema and reader agree, weights can be mapped and halved."""
+"""docs/reference/format.md: every refusal has its reason, schema and reader agree, weights can be mapped and halved."""
 
 import json
 import os
@@ -23,8 +23,8 @@ from forged import MANIFEST, TENSORS, canonical, forge, tensors_of
 from small_models import FIXED
 
 ROOT = Path(__file__).parents[2]
-DOCS = (ROOT / "docs" / "format.md").read_text(encoding="utf-8")
-SCHEMA = json.loads((ROOT / "docs" / "format.schema.json").read_text(encoding="utf-8"))
+DOCS = (ROOT / "docs" / "reference" / "format.md").read_text(encoding="utf-8")
+SCHEMA = json.loads((ROOT / "docs" / "reference" / "format.schema.json").read_text(encoding="utf-8"))
 GOLDEN = sorted((ROOT / "tests" / "golden").glob("*-7/*/fairerclip.json"))
 
 

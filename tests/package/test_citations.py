@@ -13,14 +13,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 MATH = ROOT / "docs" / "math.md"
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), *(p for p in [ROOT / "README.md"] if p.exists())]
+GENERATED = ("_build", "gallery", "commands", "generated")
+PAGES = [
+    *(p for p in sorted((ROOT / "docs").rglob("*.md")) if not set(p.parts) & set(GENERATED)),
+    *(ROOT / name for name in ("CONTRIBUTING.md", "README.md", "SECURITY.md")),
+]
 
 FENCE = re.compile(r"^(`{3,}|~{3,}).*?^\1[`~]*\s*$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*\s*$", re.MULTILINE)
 EXPLICIT = re.compile(r"<[a-z][^>]*?\b(?:id|name)=[\"']([^\"']+)[\"']")
 LINK = re.compile(r"\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^\"']*[\"'])?\s*\)")
 REFERENCE = re.compile(r"^\[[^\]]+\]:\s*<?(\S+?)>?\s*$", re.MULTILINE)
-CITED_PAGE = re.compile(r"\bdocs/([\w-]+\.md)(?:#([\w-]+))?")
+CITED_PAGE = re.compile(r"\bdocs/((?:[\w-]+/)*[\w-]+\.md)(?:#([\w-]+))?")
 CITED_EQUATION = re.compile(r"\bEqs?\.?\s*((?:\(\d+\)(?:\s*(?:,|and|to|-|–)\s*)?)+)")
 
 

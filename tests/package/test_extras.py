@@ -22,7 +22,7 @@ from fairerclip.serving.service_settings import ServiceSettings
 from fairerclip.serving.supervisor import serve
 
 ROOT = Path(__file__).resolve().parents[2]
-FOR_DEVELOPERS = {"all", "dev", "fuzz", "test"}
+FOR_DEVELOPERS = {"all", "dev", "docs", "fuzz", "test"}
 NEEDS = {
     "parquet": ("pyarrow", lambda e, folder: open_store(folder / "rows.parquet")),
     "fsspec": ("fsspec", lambda e, folder: open_store("memory://bucket/rows.npy")),

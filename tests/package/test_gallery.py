@@ -77,7 +77,7 @@ def test_an_example_runs_without_warnings_and_draws_figures(file, monkeypatch):
 
 
 def test_the_python_of_the_page_on_notebooks_runs_as_printed():
-    page = (GALLERY.parents[1] / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    page = (GALLERY.parents[1] / "docs" / "how-to" / "notebooks.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 2
     names = {}

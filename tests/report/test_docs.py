@@ -1,11 +1,11 @@
-"""docs/report.md does what it says."""
+"""docs/explanation/report.md does what it says."""
 
 import re
 from pathlib import Path
 
 from fairerclip.data import save_task, simulate
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "report.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "report.md"
 
 
 def test_the_python_of_the_documentation_runs_as_printed(tmp_path, monkeypatch):

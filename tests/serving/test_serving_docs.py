@@ -1,4 +1,4 @@
-"""docs/serving.md does what it says."""
+"""docs/how-to/serving.md does what it says."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from fairerclip.serving.problems import STATUSES
 from fairerclip.serving.service_settings import ServiceLimits
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "serving.md").read_text(encoding="utf-8")
 
 
 def test_the_requests_of_the_page_are_answered(service, classifier, rows, tmp_path):

@@ -11,7 +11,7 @@ from fairerclip.study.comparison import Comparison
 from fairerclip.study.jobs import read_stored
 from fairerclip.study.paper.entry_result import EntryResult
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
 FIRST = {
     "source": "Simulated tasks",
     "format": "fairerclip-reproduction",

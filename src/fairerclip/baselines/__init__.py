@@ -1,4 +1,4 @@
-"""Other methods with the `fit` and `predict` of `FairerCLIP`, for comparison; see docs/baselines.md.
+"""Other methods with the `fit` and `predict` of `FairerCLIP`, for comparison; see docs/explanation/baselines.md.
 
 Each class has in ``needs`` what it must be given and the paper it is from. Names are imported when first used.
 """

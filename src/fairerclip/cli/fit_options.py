@@ -74,7 +74,7 @@ Precision = Annotated[
         "--precision",
         metavar="full|float16",
         help="Precision of the written weights: full, which answers as the fitted model bit for bit, or float16, half "
-        "the size and nearly the same answers (docs/format.md). Default: full.",
+        "the size and nearly the same answers (docs/reference/format.md). Default: full.",
     ),
 ]
 MaxSeconds = Annotated[

@@ -40,7 +40,7 @@ class Drift:
 
 
 def compare_rows(fitted: RowSummary, new: RowSummary, *, normalize: bool) -> Drift:
-    """Compare new rows with the rows of the fit; docs/guide.md#drift has the thresholds."""
+    """Compare new rows with the rows of the fit; docs/how-to/fit.md#drift has the thresholds."""
     low, middle, high = fitted.lengths.tolist()
     length = float(new.lengths[1])
     messages: list[tuple[type[FairerClipWarning], str]] = []

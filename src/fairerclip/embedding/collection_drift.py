@@ -122,7 +122,7 @@ class CollectionDrift:
 
 
 def compare_collections(fitted: FittedMap, new: CollectionSummary) -> CollectionDrift:
-    """Compare a collection with that of the fit; docs/search.md has the thresholds."""
+    """Compare a collection with that of the fit; docs/how-to/search.md has the thresholds."""
     old = fitted.summary
     size = float(np.sqrt(max(np.trace(old.covariance), np.finfo(np.float64).tiny)))
     shift = float(np.linalg.norm(new.mean - old.mean)) / size

@@ -152,7 +152,8 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
             Row weights in the map. Sensitive values are read from all rows alike.
         progress, checkpoint : callable and path, optional
             Called with the numbers of rows done and of all rows, in each of the two passes; file ``.safetensors`` for
-            the sums in between (docs/scale.md#resume). A fit that was interrupted and is called again goes on from it.
+            the sums in between (docs/how-to/scale.md#resume). A fit that was interrupted and is called again goes on
+            from it.
         """
         given = (sensitive_features, sensitive_text, labelled)
         return self._add(X, given, sample_weight, progress, checkpoint, reset=True)

@@ -22,7 +22,7 @@ PROBABILITY_SCALE = 0.024
 """Scale of probabilities beside the embeddings as features, times the root of the number of values, since each of v
 probabilities varies by about 1/√v. With the ridge γ it decides how much of a change is made by probabilities, which
 keep more of the order inside groups, and how much by a linear function, after which the shares of groups at the top are
-more equal; docs/search.md has the figures."""
+more equal; docs/how-to/search.md has the figures."""
 READ = ("both", "probabilities")
 """Features that need the probabilities of the sensitive values."""
 

@@ -85,7 +85,7 @@ def load(name: str, folder: Path, device: str, preprocessing: Preprocessing | No
     if absent:
         raise EncoderError(
             f"{folder} is not an ONNX encoder: it lacks {', '.join(absent)}; fairerclip.encoders.onnx_export "
-            "writes such a folder, and docs/encoders.md describes it"
+            "writes such a folder, and docs/how-to/encoders.md describes it"
         )
     settings = read_settings(folder / SETTINGS)
     if preprocessing is not None:

@@ -121,7 +121,7 @@ def folder_tokens(
     else:
         raise EncoderError(
             f"{folder} holds no {TOKENIZER_FILE}; other forms of a tokenizer are not read: download it from where the "
-            "model is published, or make it once as docs/encoders.md shows"
+            "model is published, or make it once as docs/how-to/encoders.md shows"
         )
     return Tokens(
         tokenizer,

@@ -18,7 +18,7 @@ _MAX_WEIGHTS = 10_000
 """Most tensors of one file, more than any CLIP model has."""
 _MAX_GROWTH = 2
 """Largest ratio of a model's size to that of its weights: positions are interpolated for other image sizes."""
-CONVERT = "convert it once to .safetensors yourself, as docs/encoders.md shows"
+CONVERT = "convert it once to .safetensors yourself, as docs/how-to/encoders.md shows"
 
 
 def sha256_of(files: Sequence[Path]) -> str:

@@ -28,7 +28,7 @@ TRAIN_PER_CELL, LEAST_PER_CELL = 50, 39
 """Rows of the training sample per cell, and the fewest with which faiss trains without a warning."""
 PROBED_SHARE = 0.25
 """Share of the cells that are searched by default. A text is far from all images, so that its results are spread over
-many cells: docs/search.md has the share of the true results that is found."""
+many cells: docs/how-to/search.md has the share of the true results that is found."""
 CODE_BITS, NUMBERS_PER_CODE = 8, 4
 """Bits of a code of kind pq, and numbers of a row that share one code: 16 bytes become 1."""
 MAGIC = {"ivf": b"IwFl", "pq": b"IwPQ"}

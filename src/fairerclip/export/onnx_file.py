@@ -41,7 +41,7 @@ def to_onnx(model: Any, file: str | Path, *, part: str | None = None, overwrite:
 
     The graph takes rows ``embedding`` (batch, p) of float32. A classifier gives ``scores`` (batch, c), ``label``
     (batch,) and, if the model has them, ``probabilities`` (batch, c); the image or the text part gives
-    ``representation`` (batch, r), and a mitigator ``mitigated`` (batch, p). See docs/export.md.
+    ``representation`` (batch, r), and a mitigator ``mitigated`` (batch, p). See docs/how-to/export.md.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ def to_torch(model: Any, *, part: str | None = None, dtype: str = "float32") -> 
 
     A classifier returns a dictionary with ``scores`` (n, c), ``probabilities`` (n, c) if the model has them, and
     ``code`` (n,), which counts in ``module.classes``; the other parts return a tensor. Constants are buffers, which are
-    not trained; gradients reach the rows. See docs/export.md.
+    not trained; gradients reach the rows. See docs/how-to/export.md.
 
     Parameters
     ----------

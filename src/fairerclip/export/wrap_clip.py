@@ -21,7 +21,7 @@ def wrap(model: Any, clip: Any, preprocess: Any = None) -> Any:
     are shared with it, so that training one of them trains the other; move the wrapped model to another device.
 
     With a classifier the result is called as ``pipeline("zero-shot-image-classification")`` is, with an image or a list
-    of images, and answers with the classes of the fit. See docs/export.md.
+    of images, and answers with the classes of the fit. See docs/how-to/export.md.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 The best of many models on a few rows is partly chance. A model that is known to be good on other data, the reference,
 is therefore kept unless the rows show a gain. How well they show it depends on the smallest cells: the gain of a model
-there has a wide posterior. docs/choosing.md has figures.
+there has a wide posterior. docs/explanation/choosing.md has figures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Saved models: a folder of ``model.safetensors``, ``fairerclip.json`` and the card ``README.md``; docs/format.md.
+"""Saved models: folders of ``model.safetensors``, ``fairerclip.json``, and a card; see docs/reference/format.md.
 
 All kinds of models are written, read and checked here, and `fairerclip.model.kinds` names the module that turns a kind
 of model into `Contents` and back. There is no pickle anywhere: the files hold numbers and JSON, and reading them runs

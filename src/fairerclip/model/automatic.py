@@ -2,7 +2,8 @@
 
 How much zero-shot scores, ridge and strength should be depends on how many labels there are in each class × group. Fits
 without each fold score the rows of that fold; the scores of all folds, with groups as the fit knows them, choose
-(`judging.choose`). Values that were good on many tasks are kept unless the rows show a gain. docs/choosing.md#auto.
+(`judging.choose`). Values that were good on many tasks are kept unless the rows show a gain.
+docs/explanation/choosing.md#auto.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LABELLED: Mapping[str, Any] = {
     "guess_weight": 1.0,
     "class_offsets": None,
 }
-"""Values to start from where most labels are known; docs/choosing.md#defaults."""
+"""Values to start from where most labels are known; docs/explanation/choosing.md#defaults."""
 GUESSED: Mapping[str, Any] = {**LABELLED, "tau": 0.7, "zero_shot": 1.0, "gamma": 3e-4}
 """Values to start from where most labels are guessed from prompts."""
 GRID: Mapping[str, Sequence[Any]] = {

@@ -32,8 +32,9 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, SavedModel, BaseEstimato
     The first seven parameters are the ones to try. The other parameters have defaults that rarely need a change.
     Parameters that are "auto" are chosen from the labelled training rows by cross-validation, for the accuracy of the
     worst class × group; without labels, or with too few rows of a group, they keep values that did well on other
-    tasks (docs/choosing.md). The values that were used end with an underscore: ``tau_``, ``zero_shot_``, ``gamma_``,
-    ``criterion_``, ``guess_weight_``, ``offsets_``. With labels, the choice makes a fit about four times as long.
+    tasks (docs/explanation/choosing.md). The values that were used end with an underscore: ``tau_``, ``zero_shot_``,
+    ``gamma_``, ``criterion_``, ``guess_weight_``, ``offsets_``. With labels, the choice makes a fit about four times as
+    long.
 
     Parameters
     ----------
@@ -101,7 +102,8 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, SavedModel, BaseEstimato
         Largest number of rounds of Algorithm 1.
     refine : bool
         Replace guessed labels by the model's predictions in every round, as the paper does, instead of keeping the
-        first guesses. With a zero-shot share below 0.5 errors can reinforce themselves; see docs/choosing.md.
+        first guesses. With a zero-shot share below 0.5 errors can reinforce themselves; see
+        docs/explanation/choosing.md.
     normalize : bool
         Scale image and prompt embeddings to unit length, in `fit` and for new rows, so that the output of
         ``encode_image`` and unit rows give the same model and the same answers. False uses them unchanged.
@@ -267,7 +269,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, SavedModel, BaseEstimato
             Replaces the constructor's; ``missing_label_`` is the value that was used.
         progress, checkpoint : callable and path, optional
             Called with the numbers of rows done and of all rows in each pass; file ``.safetensors`` for sums in between
-            (docs/scale.md). A seeded fit that was interrupted and is called again goes on from it.
+            (docs/how-to/scale.md). A seeded fit that was interrupted and is called again goes on from it.
         """
         params = self.get_params(deep=False)
         check_parameters(params)

@@ -298,11 +298,11 @@ class BatchFit(KeptFit):
         The first call fixes the prompts, the classes, the values of the sensitive attributes, and the features, whose
         bandwidth it takes from its rows; so its rows should be like the others and have every sensitive value that has
         no prompt. Parameters that are "auto" keep the values that a fit starts from, and no offsets are learned,
-        because a choice by cross-validation needs all rows (docs/choosing.md#auto). Without ``text`` the class means of
-        the first rows, which must have every class, take the place of prompts. Of the rows, sums and a sample of
-        20,000 are kept: O(parts·D²) memory, with a part for each class (each class × group with
-        ``class_weight="group"``). Guessed labels are not kept, so ``pseudo_labels_`` is None.
-        The model answers once two classes have rows.
+        because a choice by cross-validation needs all rows (docs/explanation/choosing.md#auto). Without ``text`` the
+        class means of the first rows, which must have every class, take the place of prompts. Of the rows, sums and a
+        sample of 20,000 are kept: O(parts·D²) memory, with a part for each class (each class × group with
+        ``class_weight="group"``). Guessed labels are not kept, so ``pseudo_labels_`` is None. The model answers once
+        two classes have rows.
 
         Parameters
         ----------

@@ -190,4 +190,8 @@ def _made(contents: Contents, versions: Mapping[str, str], size: int) -> list[st
     task = "" if details.task is None else f"- Task: {escape(shorten(details.task))}{labels}"
     lines = [*([task] if task else []), f"- Kind: {contents.kind}; {number(size / 1e6, 2)} MB of weights"]
     lines.append("- Versions: " + ", ".join(f"{escape(name)} {escape(v)}" for name, v in versions.items()))
-    return [*lines, "- Format: docs/format.md of fairerclip; parameters are in fairerclip.json.", ""]
+    return [
+        *lines,
+        "- Format: docs/reference/format.md of fairerclip; parameters are in fairerclip.json.",
+        "",
+    ]

@@ -11,7 +11,7 @@ from fairerclip.model.details import ModelDetails
 
 
 class SavedModel:
-    """Methods of a model that can be saved; docs/format.md describes the folder."""
+    """Methods of a model that can be saved; docs/reference/format.md describes the folder."""
 
     details_: ModelDetails
     """What is known besides the numbers; only a loaded model has it, until it is fitted again."""
@@ -35,7 +35,7 @@ class SavedModel:
         precision : {"full", "float16"}
             Precision of the file. "full" answers as this model bit for bit. "float16" stores tensors of two axes in
             half precision where this changes them by at most 0.1 % of their norm; the loaded model computes in the
-            precision that this one has (docs/format.md has the effect).
+            precision that this one has (docs/reference/format.md has the effect).
         details : ModelDetails, optional
             Prompts, provenance, figures and other facts for the manifest and the card. Default: those of the file that
             this model was loaded from, if it was.

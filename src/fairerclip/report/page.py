@@ -31,7 +31,7 @@ _IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
 def render_page(results: AuditResults, *, title: str | None = None) -> str:
-    """Render the results of an audit as one HTML page (see docs/report.md); O(size of the results).
+    """Render the results of an audit as one HTML page (see docs/explanation/report.md); O(size of the results).
 
     Parameters
     ----------

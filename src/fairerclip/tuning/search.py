@@ -37,9 +37,9 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
 
     Candidates are judged on validation rows and on training rows with a label, each scored by models that were fitted
     without it. The objective is estimated by a posterior over the accuracies of the groups (raw shares of a handful of
-    rows are noisy), and a candidate replaces the given parameters only if the rows show a gain; docs/choosing.md. The
-    estimator that was given is never changed. After `fit` the search predicts, scores and ranks as
-    ``best_estimator_`` does.
+    rows are noisy), and a candidate replaces the given parameters only if the rows show a gain;
+    docs/explanation/choosing.md. The estimator that was given is never changed. After `fit` the search predicts, scores
+    and ranks as ``best_estimator_`` does.
 
     Parameters
     ----------

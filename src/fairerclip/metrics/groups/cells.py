@@ -140,7 +140,7 @@ def shrunken_worst_group(hits: ArrayLike, counts: ArrayLike, prior: float = 8) -
 
 
 def resample(counts: ArrayLike, n_replicates: int = 1000, random_state: Any = None) -> Counts:
-    """Draw the counts of n_replicates samples of the same size with replacement: (n_replicates, *counts.shape).
+    """Draw the counts of n_replicates samples of the same size with replacement: ``(n_replicates, *counts.shape)``.
 
     A sample of n rows with replacement has multinomial counts, so the time is O(n_replicates·cells) for any n.
 
