@@ -17,7 +17,7 @@ def portraits(tmp_path_factory):
 
 def test_fit_method_embedding_chooses_a_strength_and_saves_a_mitigator(run, portraits, tmp_path):
     options = ("--method", "embedding", "--sensitive", "sex", "--objective", "max_skew", "--floor", "0.9")
-    code, out, err = run("fit", portraits, "-o", tmp_path / "m", *options)
+    code, out, err = run("fit", portraits, "-o", tmp_path / "m", *options, "--verbose")
     assert (code, err) == (0, "")
     for words in (
         "MaxSkew@k before and after",

@@ -27,7 +27,7 @@ def task(tmp_path_factory):
 
 
 def test_fit_trains_any_method_and_prints_what_it_prints_for_fairerclip(run, task, tmp_path):
-    code, out, err = run("fit", task, "-o", tmp_path / "m", "--method", "orth-cali", "--seed", 3)
+    code, out, err = run("fit", task, "-o", tmp_path / "m", "--method", "orth-cali", "--seed", 3, "--verbose")
     assert (code, err) == (0, "")
     for words in (
         "labels used: none",
@@ -71,7 +71,9 @@ def test_an_alias_trains_the_method_it_names(run, task, tmp_path, monkeypatch):
 
 def test_a_gallery_is_ranked_by_methods_without_labels(run, tmp_path):
     file = save_task(simulate("gallery", scale=0.1, width=48), tmp_path / "g.npz")
-    code, out, _ = run("fit", file, "-o", tmp_path / "m", "--method", "leace", "--sensitive", "sex")
+    code, out, _ = run(
+        "fit", file, "-o", tmp_path / "m", "--method", "leace", "--sensitive", "sex", "--verbose"
+    )
     assert code == 0
     assert "MaxSkew" in out
     assert "No labelled rows can choose" in out
@@ -219,7 +221,7 @@ def test_apply_refuses_what_cannot_be_written(run, task, leace, tmp_path, monkey
 
 def test_audit_and_report_name_the_method_of_any_model(run, task, leace, tmp_path):
     file = tmp_path / "results.json"
-    code, out, _ = run("audit", task, "--after", leace, "--permutations", 19, "-o", file)
+    code, out, _ = run("audit", task, "--after", leace, "--permutations", 19, "-o", file, "--verbose")
     assert code == 0
     method = "LEACE (zero-shot head) with class offsets"
     assert f"Predictions of {method}" in out

@@ -133,7 +133,7 @@ def test_a_mitigator_is_fitted_on_a_store_too(run, options, task_file, tmp_path)
 def test_validation_rows_beyond_a_number_are_a_sample_that_is_told_of(run, options, tmp_path, monkeypatch):
     monkeypatch.setattr(store_task_module.store_task, "__kwdefaults__", {"validation_rows": 30, "seed": 0})
     code, out, err = run(
-        "fit", *options, "--split", "part", "-o", tmp_path / "m", "--max-seconds", "0.1", *QUICK
+        "fit", *options, "--split", "part", "-o", tmp_path / "m", "--max-seconds", "0.1", "--verbose", *QUICK
     )
     assert code == 0, err
     assert "30 of 120 validation rows, drawn at random, choose the model." in out

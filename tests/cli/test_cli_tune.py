@@ -83,7 +83,7 @@ def test_what_is_set_by_hand_stays_unless_a_search_is_asked_for(run, task, tmp_p
 def test_a_search_cross_validates_on_the_training_split(run, birds, task, tmp_path):
     tuning = fitted(run, without(task, tmp_path, "_val"), "-o", tmp_path / "m", *SMALL, "--cv", 2)["tuning"]
     assert (tuning["folds"], tuning["rows"], tuning["groups"]) == (2, len(birds.train.y), "read from prompts")
-    code, out, _ = run("fit", task, "-o", tmp_path / "p", *SMALL, "--cv", 2)
+    code, out, _ = run("fit", task, "-o", tmp_path / "p", *SMALL, "--cv", 2, "--verbose")
     assert code == 0
     assert "training rows in 2 folds" in " ".join(out.split())
     one_line(
@@ -141,7 +141,7 @@ def test_rankings_of_a_gallery_are_tuned_for_one_attribute(run, tmp_path):
     assert (tuning["objective"], tuning["rows"]) == ("max_skew", 240)
     assert [row["prompt"] for row in result["skews"]] == ["good", "evil", "smart"]
     assert len(FairerCLIP.load(tmp_path / "m").sensitive_shifts_) == 3
-    code, out, _ = run("fit", *ranked, "-o", tmp_path / "n", "--objective", "max_skew")
+    code, out, _ = run("fit", *ranked, "-o", tmp_path / "n", "--objective", "max_skew", "--verbose")
     assert code == 0
     assert "rank correlation inside groups" in out
     # Asked for by another name, it is refused: there is nothing to choose classes by.
@@ -190,7 +190,7 @@ def test_the_search_is_told_on_a_narrow_terminal(run, task, tmp_path, monkeypatc
     from fairerclip.cli import show
 
     monkeypatch.setattr(show.out, "_width", 80)
-    code, out, err = run("fit", task, "-o", tmp_path / "m")
+    code, out, err = run("fit", task, "-o", tmp_path / "m", "--verbose")
     assert (code, err) == (0, "")
     assert "Searched by worst_group on 120 validation rows" in out
     assert "Chosen: the " in out

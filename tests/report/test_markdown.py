@@ -8,6 +8,8 @@ from rendered import foreign, numbers, render, table_with
 
 from fairerclip._util.markdown_text import block, escape
 from fairerclip._util.numbers import bare
+from fairerclip.auditing.recommendation import recommend
+from fairerclip.auditing.results import check_results
 
 
 @pytest.fixture
@@ -22,7 +24,9 @@ def percents(*shares):
 def test_verdict_and_findings_come_first(results):
     text = render_markdown(results)
     assert text.startswith("# Audit of simulated birds\n")
-    places = [text.index(escape(words)) for words in [*results["verdict"], results["findings"][0]["text"]]]
+    answer = recommend(check_results(results))
+    words = (answer.sentence, answer.advice, results["findings"][0]["text"])
+    places = [text.index(escape(sentence)) for sentence in words]
     assert places == sorted(places)
     assert places[-1] < text.index("## Groups")
 

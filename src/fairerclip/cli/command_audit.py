@@ -301,7 +301,7 @@ def _show(
         made = f"results written to {output}; `fairerclip report {output}` makes a page of them"
         show.say("; ".join(part for part in (made, rest) if part))
     elif not verbose:
-        show.say(f"{rest}; -o FILE.json keeps them for `fairerclip report`")
+        show.say(f"More: {rest}; -o FILE.json keeps them")
 
 
 def _compare(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fairerclip.study.fit_mitigator import MitigatorResult
 
 NOTHING_TO_EVALUATE = "No split has sensitive labels: nothing to evaluate on."
-REST = "--verbose prints how it was chosen; `fairerclip audit TASK --after MODEL` measures more"
+REST = "More: --verbose, or `fairerclip audit TASK --after MODEL`"
 
 
 @dataclass(frozen=True)
