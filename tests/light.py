@@ -1,9 +1,11 @@
 """Comparisons in this process with few settings: what is tested is that they run, not what they find."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from fairerclip.auditing import run
 from fairerclip.auditing.sections import probes
 from fairerclip.metrics.retrieval import gallery
 from fairerclip.study import jobs, methods
@@ -32,10 +34,16 @@ def few_settings(monkeypatch):
 
 
 def lighter_audits():
-    """Yield while audits probe with few features and one penalty, and resample rankings seldom: body of a fixture."""
+    """Yield while audits take less: the body of a fixture for a whole module.
+
+    Probes have few features and one penalty, which need not be chosen; representations are of few rows; rankings are
+    resampled seldom.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probes, "LANDMARKS", 40)
         patch.setattr(probes, "PENALTIES", probes.PENALTIES[:1])
+        patch.setattr(probes, "_choose_penalty", lambda *rows: probes.PENALTIES[0])
+        patch.setattr(run, "audit_representation", partial(run.audit_representation, max_rows=200))
         patch.setattr(gallery, "HALF_SAMPLES", 20)
         yield
 

@@ -282,7 +282,7 @@ def test_apply_refuses_rankings_that_cannot_be(run, task, ranking, tmp_path):
 
 
 def test_demo_tells_the_whole_story_and_leaves_a_model_and_a_page(run, tmp_path, monkeypatch):
-    small = simulate("waterbirds", seed=1, scale=0.2, width=64)
+    small = simulate("waterbirds", seed=1, scale=0.1, width=48)
     monkeypatch.setattr("fairerclip.study.demo.open_task", lambda source: small)
     code, out, _ = run("demo", "-o", tmp_path / "d")
     assert code == 0
