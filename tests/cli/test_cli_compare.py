@@ -13,6 +13,7 @@ from fairerclip.study.workers import Failure, guarded
 BY_KEY = {method.key: method for method in METHODS}
 
 
+@pytest.mark.usefixtures("inline_jobs")
 def test_methods_stand_side_by_side_and_leave_files(task, run, tmp_path):
     out = tmp_path / "out"
     code, text, err = run("compare", task, "--methods", "zero-shot,probe", "--seeds", 1, "-o", out)

@@ -11,6 +11,9 @@ import fairerclip
 from fairerclip.data import save_task, simulate
 from fairerclip.experiment import Experiment
 from fairerclip.study.demo import usable_labels
+from light import fewer_fits
+
+few_fits = pytest.fixture(scope="module", autouse=True)(fewer_fits)
 
 NAMES = (
     "zero-shot",

@@ -8,9 +8,12 @@ from fairerclip.auditing.results import read_results, write_results
 from fairerclip.cli.command_audit import FitChoices, full_audit
 from fairerclip.cli.options import load_experiment
 from fairerclip.data import save_task, simulate
+from light import fewer_fits
 
 QUICK = ["--permutations", 19]
-FAST = ["--mitigate", "--set", "n_features=200", *QUICK, "--seeds", 1]
+FAST = ["--mitigate", "--set", "n_features=100", *QUICK, "--seeds", 1]
+
+few_fits = pytest.fixture(scope="module", autouse=True)(fewer_fits)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +26,7 @@ def gallery(tmp_path_factory):
 @pytest.fixture(scope="module")
 def audited(task):
     """What `audit` finds, once for all tests that only look at it."""
-    fitting = FitChoices(parameters=["n_features=200"], seeds=1)
+    fitting = FitChoices(parameters=["n_features=100"], seeds=1)
     experiment = load_experiment(task, None, None)
     return full_audit(experiment, fitting, source=str(task), mitigate=True, permutations=19)[0]
 
@@ -89,7 +92,7 @@ def test_a_gallery_is_audited_for_one_attribute(gallery, run):
 
 
 def test_a_fitted_model_may_be_audited(task, run, tmp_path):
-    assert run("fit", task, "-o", tmp_path / "m", "--set", "n_features=200", "--tau", 0.3)[0] == 0
+    assert run("fit", task, "-o", tmp_path / "m", "--set", "n_features=100", "--tau", 0.3)[0] == 0
     code, out, err = run("audit", task, "--after", tmp_path / "m", "--permutations", 19, "--json")
     assert code == 0, err
     assert json.loads(out)["model"]["tau"] == 0.3

@@ -215,15 +215,14 @@ def test_an_accuracy_floor_is_kept_on_the_validation_split_or_the_miss_is_said(
     run, birds, task, tmp_path, objective
 ):
     for floor in (0.7, 0.8):
-        options = ("--objective", objective, "--accuracy-floor", floor, "--overwrite")
+        options = (*SMALL, "--objective", objective, "--accuracy-floor", floor, "--overwrite")
         result = fitted(run, task, "-o", tmp_path / "m", *options)
         model = FairerCLIP.load(tmp_path / "m")
         names = Experiment.of(birds).target(birds.val)
         assert np.mean(model.predict(birds.val.X) == names) >= floor
         assert result["tuning"]["floor_met"] is True
         assert result["warnings"] == []
-    result = fitted(
-        run, task, "-o", tmp_path / "m", "--objective", objective, "--accuracy-floor", 1, "--overwrite"
-    )
+    options = (*SMALL, "--objective", objective, "--accuracy-floor", 1, "--overwrite")
+    result = fitted(run, task, "-o", tmp_path / "m", *options)
     assert result["tuning"]["floor_met"] is False
     assert any(line.startswith("AccuracyFloorWarning: no model of the search") for line in result["warnings"])
