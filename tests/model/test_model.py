@@ -307,7 +307,7 @@ def test_the_worst_group_rises_from_tau_0_to_tau_07(embeddings):
 @pytest.mark.parametrize("parameters", [{}, PAPER], ids=["default", "paper"])
 def test_the_worst_group_rises_on_simulated_waterbirds(parameters):
     pairs = []
-    for seed in range(20):
+    for seed in range(10):
         task = simulate("waterbirds", seed=seed, scale=0.1, width=32)
         train, test = task.train, task.test
         pairs.append(
