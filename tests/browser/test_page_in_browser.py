@@ -1,6 +1,7 @@
 """The page in a real browser: quiet, complete, operable by mouse and keyboard, and safe with hostile text."""
 
 import json
+from functools import partial
 
 import pytest
 import sample
@@ -240,7 +241,9 @@ MOST_WORDS = 900
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (380, 800)])
 @pytest.mark.parametrize(
-    "make", [sample.two_class, sample.seven_class, sample.retrieval_only, sample.before_only]
+    "make",
+    [small_results, partial(sample.seven_class, 3, 2), sample.retrieval_only, sample.before_only],
+    ids=["two classes", "seven classes", "retrieval only", "before only"],
 )
 def test_the_first_screen_holds_sentence_advice_and_picture(open_page, make, width, height):
     opened = open_page(make(), width, height=height, unfolded=False)

@@ -13,11 +13,12 @@ import pytest
 
 from fairerclip import FairerCLIP, load
 from fairerclip.data import save_task, simulate
-from light import lighter_audits
+from light import fewer_fits, lighter_audits
 from paper import PAPER
 
 ROOT = Path(__file__).resolve().parents[2]
 light_audits = pytest.fixture(lighter_audits)
+few_fits = pytest.fixture(fewer_fits)
 
 
 def test_the_readme_example_runs_and_prints_what_it_computes():
@@ -40,7 +41,7 @@ def test_the_readme_example_runs_and_prints_what_it_computes():
     assert 0.75 < worst < average
 
 
-def test_the_commands_of_the_readme_run(run, light_audits, tmp_path, monkeypatch):
+def test_the_commands_of_the_readme_run(run, light_audits, few_fits, tmp_path, monkeypatch):
     lines = re.findall(r"^(fairerclip .*?)\s+#", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
     assert [line.split()[1] for line in lines] == ["audit", "report", "fit"]
     monkeypatch.chdir(tmp_path)

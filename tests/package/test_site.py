@@ -18,6 +18,7 @@ import pytest
 import fairerclip
 import fairerclip.data
 from fairerclip import EmbeddingMitigator, FairerCLIP
+from light import fewer_fits, lighter_audits
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -52,7 +53,8 @@ EXTENSIONS = (
     "sphinx_design",
 )
 
-
+light_audits = pytest.fixture(scope="module", autouse=True)(lighter_audits)
+few_fits = pytest.fixture(scope="module", autouse=True)(fewer_fits)
 FOLDERS = "benchmarks development explanation gallery how-to reproduction".split()
 LEFT_OUT = [
     *("-D", f"exclude_patterns=_*,pictures,reference/[!gt]*,{','.join(FOLDERS)}"),
