@@ -95,6 +95,7 @@ def changed_texts(old, new):
     return sorted(file for file in {*old, *new} if told[0].get(file) != told[1].get(file))
 
 
+@pytest.mark.usefixtures("inline_jobs")
 @pytest.mark.parametrize("name", PARTS)
 def test_outputs_are_as_recorded(name, run, tmp_path):
     record(name, tmp_path, run)

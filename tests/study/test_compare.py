@@ -26,6 +26,7 @@ from fairerclip.study.methods import METHODS, SEARCH, chosen_methods
 from fairerclip.study.paired_methods import PairedMethods
 from fairerclip.study.run_method import run_method
 from fairerclip.study.workers import Failure
+from light import inline
 
 BY_KEY = {method.key: method for method in METHODS}
 FAST = ("zero-shot", "orth-proj", "probe")
@@ -38,7 +39,14 @@ def experiment():
 
 @pytest.fixture(scope="module")
 def results(experiment):
-    return compare(experiment, CompareOptions(methods=FAST, seeds=2, jobs=2))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jobs, "run_calls", inline)
+        return compare(experiment, CompareOptions(methods=FAST, seeds=2))
+
+
+def test_processes_find_what_this_process_finds(results, experiment):
+    found = compare(experiment, CompareOptions(methods=FAST[:2], seeds=1, jobs=2))
+    assert [row.figures for row in found.rows] == [row.figures for row in results.rows[:2]]
 
 
 def test_rows_hold_what_the_models_do(results, experiment):
@@ -131,6 +139,7 @@ def test_the_verdict_is_against_the_best_row_that_sees_no_more_labels(experiment
     assert PairedMethods.of(experiment, methods, found).verdict(BY_KEY["fairerclip-none"]) is None
 
 
+@pytest.mark.usefixtures("inline_jobs")
 def test_methods_that_the_task_does_not_allow_are_left_out(experiment):
     task = experiment.task
     attribute = next(iter(task.sensitive.values()))
