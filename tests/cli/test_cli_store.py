@@ -174,3 +174,15 @@ def test_what_cannot_be_fitted_is_refused_in_one_line(run, options, tmp_path, ch
 
 def test_a_store_in_the_place_of_a_task_is_recognised(run, home, tmp_path):
     refused(run("fit", home / "store", "-o", tmp_path / "m"), "is a store of embeddings, not a task")
+
+
+def test_a_store_without_classes_has_the_answer_of_its_task(run, home, options, tmp_path):
+    """Rankings are measured on rows in memory, which `fit` takes from the store."""
+    place = options.index("--target")
+    given = (*options[:place], *options[place + 2 :], "--split", "part", *QUICK, "--json")
+    code, out, err = run("fit", *given, "-o", tmp_path / "a", "--no-tune", "--labels", "none")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["split"] == "test"
+    assert "(first " in found["recommendation"]["sentence"]
+    assert len(found["skews"]) == 2

@@ -90,9 +90,9 @@ def _example(
     top, share = favoured(query.before.counts, section.k, section.shares)
     group, expected = section.groups[top], worded(section.shares[top])
     if query.after is None:
-        return f"“{name}” shows {worded(share)} {group}, which is {expected} of all rows"
+        return f"for “{name}”, {group} has {worded(share)} of the results and {expected} of all rows"
     shown = worded(query.after.counts[top] / section.k)
-    return f"“{name}” shows {shown} {group} instead of {worded(share)} ({expected} of all rows)"
+    return f"for “{name}”, {group} has {shown} of the results instead of {worded(share)} ({expected} of all rows)"
 
 
 def _excess(skew: float | None) -> str:

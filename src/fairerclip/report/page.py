@@ -8,11 +8,12 @@ the script sets it as text.
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fairerclip._util import numbers
 from fairerclip._util.clean_text import clean, cleaned, shorten
@@ -27,6 +28,7 @@ from fairerclip.report.command import MISSING, filled, known_command
 from fairerclip.report.glossary import GLOSSARY
 from fairerclip.report.stage_rows import figure_rows, group_rows
 
+_BACKTICKS = re.compile("`([^`]+)`")
 _IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
@@ -120,11 +122,17 @@ def _environment() -> Environment:
     environment.filters |= {
         **{name: getattr(numbers, name) for name in FILTERS},
         "short": shorten,
+        "coded": _coded,
         "bound": lambda text: text.replace(" %", "\u00a0%"),
         "grouped": lambda n: numbers.NOTHING if n is None else f"{n:,}".replace(",", "\u202f"),
     }
     environment.globals |= {name: getattr(names, name) for name in NAMES}
     return environment
+
+
+def _coded(text: str) -> Markup:
+    """Return a text with its words in backticks as code; the text is escaped first, because names in it are foreign."""
+    return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 
 def _policy(style: str, script: str) -> str:
