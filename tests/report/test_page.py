@@ -257,7 +257,7 @@ def test_a_prompt_that_is_more_skewed_is_among_the_price(results):
     query["clear"] = True
     query["changes"]["max_skew"] |= {"difference": 0.294, "low": 0.2, "high": 0.4}
     summary = Reader(render_page(results)).section("summary")
-    assert f"Worse MaxSkew for “{query['name']}” +0.294 [+0.200, +0.400]." in summary
+    assert f"Worse MaxSkew of the results for “{query['name']}” +0.294 [+0.200, +0.400]." in summary
     assert "Better nothing clear on these rows." in summary
 
 
