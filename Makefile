@@ -160,7 +160,7 @@ choice: $(VENV)/dev.done
 	$(BIN)/python benchmarks/choice.py run $(REAL_DATA) -o $(CHOICE) --splits $(SPLITS)
 	$(BIN)/python benchmarks/choice.py table -o $(CHOICE)
 
-# Rankings by free queries before and after mitigation of embeddings, the figures of docs/how-to/search.md: about 10 minutes on two
+# Rankings by free queries before and after mitigation of embeddings, the figures of docs/benchmarks/rankings.md: about 10 minutes on two
 # cores. concept-erasure takes part if it is installed.
 rankings: $(VENV)/dev.done
 	$(BIN)/python benchmarks/rankings.py $(REAL_DATA) -o rankings.json
