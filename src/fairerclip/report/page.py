@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 
 from fairerclip._util import numbers
 from fairerclip._util.clean_text import clean, cleaned, shorten
+from fairerclip.auditing.display_names import NAMELESS
 from fairerclip.auditing.model_facts import subject
 from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import AuditResults
@@ -95,6 +96,7 @@ def _parts(results: AuditResults) -> dict[str, Any]:
         "plane_order": page_parts.plane_order(results),
         "fewest": phrases.fewest_rows(results),
         "given": phrases.is_given(results),
+        "nameless": NAMELESS in results.task.sensitive,
         "baseline": phrases.is_baseline(results),
         "after_name": "Mitigated" if model and model.mitigator else phrases.stage_names(results)["after"],
         "method_name": subject(model),
