@@ -308,7 +308,7 @@ def test_more_rows_of_a_ranking_need_more_results():
     delta = MeasuredChange(before=0.3, after=0.2, difference=-0.1, low=-0.2, high=0.0)
     answer = rankings_answer(evaluated, Rankings("prompt", 2, 1000, 5000, (0.3, 0.2), delta))
     assert answer.rows == 15000
-    assert "collect about 15000 more rows and set k to 4000" in answer.advice
+    assert "collect about 15000 more rows (now 1000) and compare the first 4000 results" in answer.advice
 
 
 def test_without_a_model_a_clear_gap_asks_for_one(results):
@@ -354,6 +354,8 @@ def test_rankings_alone_are_answered_by_prompt(results):
         answer = recommend(found)
         assert answer.action == action, ends
         assert "appears 0.0 % too often instead of 10.5 %" in answer.sentence
+    far = but(found, "retrieval.mean.changes.max_skew", difference=0.0, low=-0.6, high=0.6)
+    assert recommend(far).advice.endswith("rows are far too few to measure a change.")
     clear = but(found, "retrieval.queries.0", clear=True)
     clear = but(clear, "retrieval.queries.0.changes.max_skew", difference=0.2, low=0.1, high=0.3)
     answer = recommend(clear)

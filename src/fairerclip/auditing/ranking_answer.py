@@ -25,6 +25,8 @@ from fairerclip.auditing.topical import SKEW_LIMIT, above, below, favoured, most
 
 FEWEST_QUERIES = 6
 """Fewest free queries to judge by: five move the same way by chance alone in 1 of 16 cases."""
+MOST_TIMES = 100
+"""Where more than this many times the rows were needed, their number is not given."""
 KEEP_RANKING = "Keep the ranking as it is"
 NO_RANKING = "Audit again with a model that answers these queries: only the rankings before it were measured."
 NO_SKEW = "Too few rows are known to say who is shown too often."
@@ -165,6 +167,10 @@ def _ranking_advice(
         return keep(f"{KEEP_RANKING}: {who} does not clearly change it")
     # The interval of a prompt narrows with the number of results, which therefore has to grow with the rows.
     k = round(rankings.k * (n + more) / n)
-    what = f"collect about {more} more rows and set k to {k}" if by_rows else f"ask about {more} more queries"
+    what = f"ask about {more} more queries"
+    if by_rows:
+        what = f"collect about {more} more rows (now {n}) and compare the first {k} results"
     text = f"{KEEP_RANKING} for now, and {what}: the change may be chance."
+    if more > MOST_TIMES * n:
+        text = f"{KEEP_RANKING}: {_counted(n, 'row' if by_rows else 'query')} are far too few to measure a change."
     return Recommendation(action="collect", sentence="", advice=text, rows=more if by_rows else None)
