@@ -308,7 +308,7 @@ def test_more_rows_of_a_ranking_need_more_results():
     delta = MeasuredChange(before=0.3, after=0.2, difference=-0.1, low=-0.2, high=0.0)
     answer = rankings_answer(evaluated, Rankings("prompt", 2, 1000, 5000, (0.3, 0.2), delta))
     assert answer.rows == 15000
-    assert "collect about 15000 more rows (now 1000) and compare the first 4000 results" in answer.advice
+    assert "collect about 15000 more rows (now 5000) and compare the first 4000 results" in answer.advice
 
 
 def test_without_a_model_a_clear_gap_asks_for_one(results):
