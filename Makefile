@@ -24,12 +24,10 @@ $(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/python
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[dev,all]'
 	@touch $@ $(VENV)/run.done
 
-# The documentation, with pictures and examples that are run; a broken link or reference is an error. Two minutes.
-$(VENV)/docs.done: pyproject.toml constraints.txt | $(BIN)/python
-	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[docs]'
-	@touch $@
-
-docs: $(VENV)/docs.done
+# The documentation: its snippets are run, then it is built with pictures and examples that are run, too. A snippet that
+# fails, a broken link or a missing reference is an error. Three minutes.
+docs: $(VENV)/dev.done
+	$(ONE_THREAD) $(BIN)/python -m pytest tests/report/test_docs.py tests/package/test_site.py -k python_of
 	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going docs docs/_build/html
 
 demo: $(VENV)/run.done
