@@ -24,12 +24,10 @@ $(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/python
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[dev,all]'
 	@touch $@ $(VENV)/run.done
 
-# The documentation, with pictures and examples that are run; a broken link or reference is an error. Two minutes.
-$(VENV)/docs.done: pyproject.toml constraints.txt | $(BIN)/python
-	$(PYTHON) -m pip --python $(BIN)/python install --quiet --constraint constraints.txt --editable '.[docs]'
-	@touch $@
-
-docs: $(VENV)/docs.done
+# The documentation: its snippets are run, then it is built with pictures and examples that are run, too. A snippet that
+# fails, a broken link or a missing reference is an error. Three minutes.
+docs: $(VENV)/dev.done
+	$(ONE_THREAD) $(BIN)/python -m pytest tests/report/test_docs.py tests/package/test_site.py -k python_of
 	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going docs docs/_build/html
 
 demo: $(VENV)/run.done
@@ -160,7 +158,7 @@ choice: $(VENV)/dev.done
 	$(BIN)/python benchmarks/choice.py run $(REAL_DATA) -o $(CHOICE) --splits $(SPLITS)
 	$(BIN)/python benchmarks/choice.py table -o $(CHOICE)
 
-# Rankings by free queries before and after mitigation of embeddings, the figures of docs/how-to/search.md: about 10 minutes on two
+# Rankings by free queries before and after mitigation of embeddings, the figures of docs/benchmarks/rankings.md: about 10 minutes on two
 # cores. concept-erasure takes part if it is installed.
 rankings: $(VENV)/dev.done
 	$(BIN)/python benchmarks/rankings.py $(REAL_DATA) -o rankings.json

@@ -1,7 +1,7 @@
 """A fit on a Dask cluster of two worker processes, over the same fit in two threads; a cost model checked against both.
 
 The same rows are in a store on disk. Times are the shortest of several, taken in turns, because other work slows both.
-The last note is the table of docs/how-to/scale.md for 400 million rows, from the rate that was measured here.
+The last note is the table of docs/benchmarks/scaling.md for 400 million rows, from the rate that was measured here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cost model of a fit on a cluster: passes, bytes read and moved, memory of a worker, time on so many machines.
 
-``python benchmarks/cluster_model.py --gflops RATE`` prints the table of docs/how-to/scale.md from a rate of one core,
-which ``benchmarks/cluster.py`` measures and checks the model with.
+``python benchmarks/cluster_model.py --gflops RATE`` prints the table of docs/benchmarks/scaling.md from a rate of
+one core, which ``benchmarks/cluster.py`` measures and checks the model with.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python benchmarks/rankings.py SUITE [-o rankings.json] [--draws 10]
 
 SUITE is a folder with fairface.npz, fairface_queries.npz, celeba_blond.npz, celeba_cheekbones.npz,
-celeba_attractive.npz and pacs.npz. Prints the tables of docs/how-to/search.md. Maps are fitted on training rows;
+celeba_attractive.npz and pacs.npz. Prints the tables of docs/benchmarks/rankings.md. Maps are fitted on training rows;
 figures are of test rows. If the package concept-erasure is installed, its eraser takes part with its default
 parameters.
 """

@@ -3,8 +3,12 @@
 import pytest
 
 from fairerclip import FairerCLIP
+from fairerclip.auditing.advice import GIVE_LABELS, MITIGATE, Evaluated, rows_to_collect
 from fairerclip.auditing.findings import find
-from fairerclip.auditing.recommendation import GIVE_LABELS, MITIGATE, NO_STATE, recommend, rows_to_collect
+from fairerclip.auditing.group_results import MeasuredChange
+from fairerclip.auditing.model_facts import ModelFacts
+from fairerclip.auditing.ranking_answer import NO_SKEW, Rankings, rankings_answer
+from fairerclip.auditing.recommendation import NO_STATE, recommend
 from fairerclip.auditing.run import AuditOptions, audit_task
 from fairerclip.data import simulate
 from fairerclip.experiment import Experiment
@@ -158,7 +162,7 @@ def test_a_clear_gain_is_used_and_its_price_is_named(results):
         f"clearly better for {names[0]} (+20.0 points), and worse for {names[2]} (−8.0 points)"
         in answer.sentence
     )
-    assert f"whether the loss of {names[2]} and {names[1]} is acceptable." in answer.advice
+    assert f", if lower accuracy for {names[2]} and {names[1]} can be accepted." in answer.advice
     assert answer.advice.endswith("The average falls by 2.0 points.")
 
 
@@ -211,6 +215,101 @@ def test_both_worse_than_guessing_is_neither(results):
     assert answer.action == "neither"
     assert "less often than guessing (50.0 %)" in answer.advice
 
+    other = but(worse, "groups.after", worst=worse.groups.after.groups[0])
+    first, last = other.groups.before.worst.name, other.groups.after.worst.name
+    assert first != last
+    assert f"zero-shot for {first} and FairerCLIP for {last} are right less often" in recommend(other).advice
+
+
+def test_the_group_that_is_lowest_afterwards_may_need_the_rows(results):
+    """The first worst group gains clearly; rows of it would not settle whether the new worst group does."""
+    groups, first = results.groups.group_changes, results.groups.before.worst
+    last = next(group for group in results.groups.after.groups if group.name != first.name)
+    place = {group.name: i for i, group in enumerate(groups)}
+    unclear = change(quiet(results), "worst_group", low=-0.1, high=0.3)
+    unclear = but(unclear, "groups.after", worst=last)
+    unclear = but(
+        unclear, f"groups.group_changes.{place[first.name]}", difference=0.4, low=0.35, high=0.45, clear=True
+    )
+    unclear = but(unclear, f"groups.group_changes.{place[last.name]}", n=20, low=-0.1, high=0.2)
+    answer = recommend(unclear)
+    assert (answer.action, answer.group, answer.rows) == ("collect", last.name, 160)
+
+
+def test_groups_with_equal_names_are_told_apart(results):
+    """Class "a × b" with value "c" and class "a" with value "b × c" have one name."""
+    last = next(g for g in results.groups.after.groups if g.s != results.groups.before.worst.s)
+    same_name = but(last, "", name=results.groups.before.worst.name)
+    moved = but(results, "groups.after", worst=same_name)
+    assert "; the worst group goes from" in recommend(moved).sentence
+
+
+def test_an_equal_worst_group_is_not_called_chance(results):
+    equal = change(quiet(results), "worst_group", before=0.5, after=0.5, difference=0.0, low=-0.1, high=0.1)
+    answer = recommend(equal)
+    assert "has 50.0 % right answers with both." in answer.sentence
+    assert "chance" not in answer.sentence
+
+
+def test_files_that_lack_figures_have_an_answer(results):
+    for stage in ("before", "after"):
+        assert recommend(but(results, f"groups.{stage}", intervals={})).action != "neither"
+    untested = recommend(but(results, "groups", group_changes=None))
+    assert untested.action == "compare"  # not "clearly better or worse for no group"
+    nameless = but(but(results, "settings", split=None), "groups", after=None)
+    assert "of the rows, and for" in recommend(but(nameless, "", model=None)).sentence
+    unknown = but(results, "", groups=None, model=None)
+    unknown = but(unknown, "retrieval.mean", after=None, changes=None)
+    unknown = but(unknown, "retrieval.mean.before.max_skew", value=None, low=None, high=None)
+    answer = recommend(unknown)
+    assert (answer.action, answer.sentence) == ("label", NO_SKEW)  # not "0.0 % too often"
+
+
+def test_one_row_is_a_row(results):
+    single = but(but(results, "groups", after=None), "", model=None)
+    single = but(single, "groups.before.worst", n=1, correct=1, low=0.025, high=1.0)
+    single = but(single, "groups.before", intervals={})
+    answer = recommend(single)
+    assert answer.sentence.endswith("(1 row).")
+    assert (answer.action, answer.rows) == ("collect", 95)
+
+
+def test_another_method_is_not_called_a_mitigated_model(results):
+    better = change(quiet(results), "worst_group", low=0.1, high=0.3)
+    better = change(better, "average", low=-0.01, high=0.01)
+    for method, advice in (
+        ("ERM linear probe", "Use ERM linear probe."),
+        ("EmbeddingMitigator", "Use the mitigated model, EmbeddingMitigator."),
+    ):
+        assert recommend(but(better, "model", method=method)).advice == advice
+
+
+def test_free_queries_are_judged_by_their_number():
+    """Their intervals are over queries, so that more rows would not narrow them."""
+    evaluated = Evaluated(ModelFacts("EmbeddingMitigator", None, None), False, "test", None)
+
+    def advice(total, low, high):
+        delta = MeasuredChange(before=0.3, after=0.2, difference=-0.1, low=low, high=high)
+        return rankings_answer(evaluated, Rankings("query", total, 10, 40, (0.3, 0.2), delta))
+
+    few = advice(1, -0.1, -0.1)
+    assert (few.action, few.rows) == ("collect", None)
+    assert few.advice.endswith("ask at least 5 more queries: 1 is too few to judge by.")
+    assert advice(5, -0.2, -0.1).advice.endswith("ask at least 1 more query: 5 are too few to judge by.")
+    unclear = advice(10, -0.3, 0.1)
+    assert (unclear.action, unclear.rows) == ("collect", None)
+    assert "ask about 150 more queries" in unclear.advice
+    assert advice(10, -0.2, -0.1).action == "use"
+
+
+def test_more_rows_of_a_ranking_need_more_results():
+    """At a fixed k the interval would hardly narrow."""
+    evaluated = Evaluated(ModelFacts("FairerCLIP", None, None), False, "test", None)
+    delta = MeasuredChange(before=0.3, after=0.2, difference=-0.1, low=-0.2, high=0.0)
+    answer = rankings_answer(evaluated, Rankings("prompt", 2, 1000, 5000, (0.3, 0.2), delta))
+    assert answer.rows == 15000
+    assert "collect about 15000 more rows (now 5000) and compare the first 4000 results" in answer.advice
+
 
 def test_without_a_model_a_clear_gap_asks_for_one(results):
     alone = but(but(results, "groups", after=None, changes=None, group_changes=None), "", model=None)
@@ -227,9 +326,14 @@ def test_without_a_model_a_clear_gap_asks_for_one(results):
 
 
 def test_a_kept_zero_shot_and_a_model_alone_have_their_answers(results):
-    kept = recommend(but(results, "model", method="zero-shot"))
+    same = but(results, "groups.group_changes.*", clear=False)
+    kept = recommend(but(same, "model", method="zero-shot"))
     assert (kept.action, kept.advice) == ("keep", "Keep zero-shot.")
     assert kept.sentence.startswith("Zero-shot is kept, because nothing was clearly better.")
+    untuned = recommend(but(same, "model", method="zero-shot", tuning=None))
+    assert untuned.sentence.startswith("By its parameters the model is zero-shot. It is right for")
+    other_prompts = recommend(but(results, "model", method="zero-shot", source="given"))
+    assert other_prompts.sentence.startswith("The kept zero-shot classifier is clearly better for")
     alone = recommend(but(results, "groups", before=None, changes=None, group_changes=None))
     assert alone.action == "compare"
     assert alone.sentence.startswith("FairerCLIP is right for")
@@ -249,12 +353,18 @@ def test_rankings_alone_are_answered_by_prompt(results):
         found = but(rankings, "retrieval.mean.changes.max_skew", before=0.1, after=0.0, **moved)
         answer = recommend(found)
         assert answer.action == action, ends
-        assert "over-represented by 0.0 % instead of 10.5 %" in answer.sentence
+        assert "appears 0.0 % too often instead of 10.5 %" in answer.sentence
+    far = but(found, "retrieval.mean.changes.max_skew", difference=0.0, low=-0.6, high=0.6)
+    assert recommend(far).advice.endswith("rows are far too few to measure a change.")
     clear = but(found, "retrieval.queries.0", clear=True)
     clear = but(clear, "retrieval.queries.0.changes.max_skew", difference=0.2, low=0.1, high=0.3)
     answer = recommend(clear)
     assert (answer.better, answer.worse) == ((), (name,))
-    assert f"less even for “{name}”" in answer.sentence
+    assert f"; 0 prompts clearly more even, “{name}” less even; " in answer.sentence
+    one = but(clear, "retrieval.queries.0.changes.max_skew", difference=-0.2, low=-0.3, high=-0.1)
+    assert "; 1 prompt clearly more even, none less even; " in recommend(one).sentence
+    untested = but(clear, "retrieval.queries.*", clear=None)
+    assert "even" not in recommend(untested).sentence  # a file may not say which prompts changed clearly
 
 
 def test_without_labels_the_answer_asks_for_them(results):

@@ -152,7 +152,7 @@ def test_findings_say_the_change_what_is_left_and_which_queries_are_about_s(resu
     mean = results.queries.mean
     assert f"average over {mean.queries} free queries" in texts["query change"]
     assert "5th percentile" in texts["query change"]
-    assert "most favoured group is over-represented by" in results.verdict[0]
+    assert "most over-represented group appears" in results.verdict[0]
     assert results.verdict[0] != texts["query change"]
     others = [f.finding.text for f in find(results) if f.topic == "other"]
     assert any(text.startswith("After mitigation the most skewed free query") for text in others)

@@ -8,6 +8,7 @@ import pytest
 from odd_tasks import edited, plain, unknown
 
 import fairerclip
+from fairerclip.cli import show
 from fairerclip.data import save_task, simulate
 from fairerclip.experiment import Experiment
 from fairerclip.study.demo import usable_labels
@@ -28,8 +29,9 @@ def as_real(task):
 
 
 @pytest.fixture
-def demo(run, tmp_path):
+def demo(run, tmp_path, monkeypatch):
     """Run the demo on a task, and return its output, its JSON of the results, and its folder."""
+    monkeypatch.setattr(show.out, "_width", 110)
 
     def on(task, *words):
         file = save_task(as_real(task), tmp_path / "mine.npz", overwrite=True)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from test_cli import refused
 import fairerclip
 from fairerclip.data import simulate, stores
 from fairerclip.data import store_task as store_task_module
+from fairerclip.data.store_rows import rows_in_memory
 
 COLUMNS = ("--id", "image", "--target", "bird", "--sensitive", "place")
 QUICK = ("--set", "n_features=100")
@@ -174,3 +176,17 @@ def test_what_cannot_be_fitted_is_refused_in_one_line(run, options, tmp_path, ch
 
 def test_a_store_in_the_place_of_a_task_is_recognised(run, home, tmp_path):
     refused(run("fit", home / "store", "-o", tmp_path / "m"), "is a store of embeddings, not a task")
+
+
+def test_the_rankings_of_a_store_are_measured_on_a_sample(run, options, tmp_path, monkeypatch):
+    """A store may not fit in memory."""
+    sample = partial(rows_in_memory, most=50)
+    monkeypatch.setattr("fairerclip.auditing.sections.retrieval.rows_in_memory", sample)
+    place = options.index("--target")
+    given = (*options[:place], *options[place + 2 :], "--split", "part", *QUICK, "--json")
+    code, out, err = run("fit", *given, "-o", tmp_path / "a", "--no-tune", "--labels", "none")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["split"] == "test"
+    assert "(first 12 results, mean of 2 prompts)" in found["recommendation"]["sentence"]
+    assert len(found["skews"]) == 2

@@ -251,7 +251,7 @@ def _record_task(name: str, to: Recorder) -> None:
     quick = ("--seeds", seeds, "--permutations", 19, *both, *by_hand)
     mitigate = ("audit", file, "--mitigate", *quick, "-o", "results.json")
     for_machines = name in ("two-classes", "gallery")  # the others say it once, in words
-    said = to.run(*mitigate, "--json") if for_machines else to.run(*mitigate, text="audit.txt")
+    said = to.run(*mitigate, "--json") if for_machines else to.run(*mitigate, "--verbose", text="audit.txt")
     results = json.loads(Path("results.json").read_text(encoding="utf-8"))
     to.write_json("results.json", results)
     known = normalised(results)
@@ -273,14 +273,14 @@ def _record_task(name: str, to: Recorder) -> None:
     fitted = json.loads(to.run("fit", file, "-o", "model", *one, "--json"))
     to.write_json("fit.json", fitted)
     given = () if for_machines else ("--tau", 0.5, "--set", "n_features=64")
-    to.run("fit", file, "-o", "other", *one, *given, text="fit.txt")
+    to.run("fit", file, "-o", "other", *one, *given, "--verbose", text="fit.txt")
     for model in ("model", "other"):
         _record_model(model, task.test.X, to)
     to.run("apply", "model", file, "-o", "predictions.csv", text="apply.txt")
     to.write("predictions.csv", Path("predictions.csv").read_text(encoding="utf-8"))
 
     if for_machines:
-        to.run("audit", file, "--after", "other", "--permutations", 19, *one, text="audit.txt")
+        to.run("audit", file, "--after", "other", "--permutations", 19, *one, "--verbose", text="audit.txt")
     path = ("path", file, "--taus", "0:0.8:3", "--set", "n_features=64", *one)
     to.run(*path, text="path.txt")
     to.write_json("path.json", json.loads(to.run(*path, "--json")))
@@ -334,7 +334,7 @@ def _record_studies(_: str, to: Recorder) -> None:
     to.run("compare", file, *named, "-o", "compared", text="compare.txt")
     to.write_json("comparison.json", json.loads(Path("compared/comparison.json").read_text(encoding="utf-8")))
     to.write("comparison.md", Path("compared/comparison.md").read_text(encoding="utf-8"))
-    to.run("fit", file, "-o", "leace", "--method", "leace", text="fit-leace.txt")
+    to.run("fit", file, "-o", "leace", "--method", "leace", "--verbose", text="fit-leace.txt")
     to.run("apply", "leace", file, "-o", "best.csv", "--top", 3, text="apply-leace.txt")
     to.write("best.csv", Path("best.csv").read_text(encoding="utf-8"))
     entries = ("heatmaps", "models", "implementation")

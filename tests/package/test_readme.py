@@ -81,6 +81,19 @@ def test_the_picture_draws_the_figures_that_it_holds(picture):
     assert "Simulated" in text
 
 
+def test_the_quickstart_prints_the_figures_of_the_picture(picture):
+    groups = drawn(picture["PICTURE"].read_text(encoding="utf-8"))["groups"]
+    page = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    printed = " ".join(page.partition("```text")[2].partition("```")[0].split())
+    worst = [values[0] for values in groups["waterbird × land background"]["models"].values()]
+    assert [float(v) for v in re.findall(r"([\d.]+) %", printed)] == worst
+    changes = dict(re.findall(r"(\w+ × \w+ background) \(([+−][\d.]+)", printed))
+    assert changes.keys() == groups.keys()
+    for name, change in changes.items():
+        before, after = (values[0] for values in groups[name]["models"].values())
+        assert abs(float(change.replace("−", "-")) - (after - before)) < 0.11
+
+
 def test_the_picture_is_up_to_date(picture):
     """Another linear algebra library may change the answer on a row or two of thousands."""
     held, measured = drawn(picture["PICTURE"].read_text(encoding="utf-8")), picture["measure"]()

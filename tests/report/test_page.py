@@ -18,6 +18,9 @@ from fairerclip.auditing.results import check_results
 from fairerclip.auditing.sections.mitigation import CHOSEN_BY
 from fairerclip.errors import ResultsFileError
 from fairerclip.metrics.names import FIGURES
+from fairerclip.report.answer_picture import answer_picture
+from fairerclip.report.glossary import GLOSSARY
+from fairerclip.report.page import _coded
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "src" / "fairerclip" / "report" / "templates"
 VOID = {"meta", "link", "input", "br", "img", "hr"}
@@ -106,7 +109,7 @@ def test_sections_without_results_are_left_out_and_named():
     ]
     summary = page.section("summary")
     assert "Not in these results: before and after, by group; trade-off explorer" in summary
-    assert "Over-representation, mean of prompts" in summary
+    assert "Shown too often, mean of prompts" in summary
 
 
 def test_the_smallest_results_still_make_a_page():
@@ -120,6 +123,46 @@ def test_an_audit_without_a_model_speaks_of_zero_shot_alone():
     page = Reader(render_page(sample.before_only()))
     assert not page.all("p", class_="after")
     assert "Right answers in the worst group" in page.section("summary")
+
+
+def test_the_picture_shows_the_group_that_the_answer_names_and_says_what_it_leaves_out():
+    results = check_results(sample.retrieval_only())
+    query = results.retrieval.queries[0]
+    k, groups = results.retrieval.k, tuple(f"group {i}" for i in range(10))
+    # The smallest group is the most over-represented one; the others are in proportion.
+    shares = (0.19, *[0.1] * 8, 0.01)
+    counts = (0.17 * k, *[0.1 * k] * 8, 0.03 * k)
+    top = query.before.model_copy(update={"counts": counts})
+    query = query.model_copy(update={"before": top, "after": top})
+    update = {"groups": groups, "shares": shares, "queries": (query,)}
+    section = results.retrieval.model_copy(update=update)
+    picture = answer_picture(results.model_copy(update={"retrieval": section}))
+    shown = {row.name: row.extra for row in picture.rows}
+    assert (len(shown), picture.total, sum(not extra for extra in shown.values())) == (8, 10, 6)
+    assert shown["group 9"] is shown["group 0"] is False  # not left out on a phone either
+
+
+def test_a_picture_of_all_groups_does_not_say_that_some_are_left_out():
+    for make, said in ((sample.two_class, False), (sample.seven_class, True)):
+        page = Reader(render_page(make()))
+        caption = (
+            page.one("figcaption")[1] if len(page.all("figcaption")) == 1 else page.all("figcaption")[0][1]
+        )
+        assert ("the lowest, and clear changes" in caption) is said
+
+
+def test_commands_of_the_advice_are_code_and_names_in_it_stay_text():
+    page = Reader(render_page(sample.before_only()))
+    assert any(text == "--mitigate" for _, text in page.all("code"))
+    assert str(_coded("`<b>` <i>")) == "<code>&lt;b&gt;</code> &lt;i&gt;"
+
+
+def test_the_interval_is_explained_for_every_level():
+    results = sample.two_class()
+    results["settings"]["confidence"] = 0.9
+    summary = Reader(render_page(results)).section("summary")
+    assert "Brackets hold 90 % intervals" in summary
+    assert "One of 95 % would hold" in GLOSSARY["Interval"]
 
 
 def test_headline_cards_hold_the_figures_and_their_intervals(results):
@@ -214,7 +257,7 @@ def test_a_prompt_that_is_more_skewed_is_among_the_price(results):
     query["clear"] = True
     query["changes"]["max_skew"] |= {"difference": 0.294, "low": 0.2, "high": 0.4}
     summary = Reader(render_page(results)).section("summary")
-    assert f"Worse MaxSkew for “{query['name']}” +0.294 [+0.200, +0.400]." in summary
+    assert f"Worse MaxSkew of the results for “{query['name']}” +0.294 [+0.200, +0.400]." in summary
     assert "Better nothing clear on these rows." in summary
 
 

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import EmbeddingMitigator
+from fairerclip.auditing.fit_answer import mitigator_answer
 from fairerclip.data import simulate
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.data.task import Sentences
@@ -14,7 +15,13 @@ from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeErro
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import correlation_inside_groups, max_skew
 from fairerclip.study.fit_method import fit_method
-from fairerclip.study.fit_mitigator import fit_mitigator, measure_rankings, mitigator_result, queries_of
+from fairerclip.study.fit_mitigator import (
+    AttributeRankings,
+    fit_mitigator,
+    measure_rankings,
+    mitigator_result,
+    queries_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +79,20 @@ def test_an_attribute_that_cannot_be_read_is_refused_with_what_helps(portraits):
         fit_mitigator(Experiment.of(bare, ["sex"]))
     with pytest.raises(LabelError, match="no labels of sex in its train split"):
         fit_mitigator(Experiment.of(bare, ["sex"]), labels="all")
+
+
+def test_the_answer_names_attributes_that_become_less_even():
+    rows = [
+        AttributeRankings(name, 10, 100, 8, 0, (skew, skew, skew), (0.1, 0.1, 0.1), change, (1, 1, 1), 1.0)
+        for name, skew, change in (("sex", 0.3, (-0.2, -0.3, -0.1)), ("race", 0.1, (0.1, 0.05, 0.2)))
+    ]
+    answer = mitigator_answer(rows, "test", chosen=False)
+    assert answer.action == "use"
+    assert answer.sentence.startswith("For sex: With EmbeddingMitigator")
+    assert answer.sentence.endswith("Results are clearly less even for race.")
+    for chosen, word in ((True, "chosen"), (False, "fitted")):
+        assert f"it was {word} on these" in mitigator_answer(rows, "val", chosen=chosen).advice
+        assert "it was fitted on these" in mitigator_answer(rows, "train", chosen=chosen).advice
 
 
 def test_wrong_options_are_refused(portraits):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf
 from typing import get_args
 
 from fairerclip._util.numbers import interval, number, significant, with_interval, worded
@@ -19,7 +18,7 @@ from fairerclip.auditing.group_results import (
 from fairerclip.auditing.model_facts import UNKNOWN_TASK, ZERO_SHOT, subject, why_kept
 from fairerclip.auditing.model_results import ModelSection
 from fairerclip.auditing.query_findings import drift_findings, query_findings
-from fairerclip.auditing.results import AuditResults, ProbeRow, RankedStage, RetrievalSection
+from fairerclip.auditing.results import AuditResults, ProbeRow, RetrievalSection
 from fairerclip.auditing.topical import (
     MAX_LISTED,
     SKEW_LIMIT,
@@ -30,6 +29,7 @@ from fairerclip.auditing.topical import (
     fallen_and_risen,
     favoured,
     listed,
+    most_skewed,
     signed_change,
     topical,
 )
@@ -168,8 +168,8 @@ def _retrieval(results: AuditResults) -> Iterator[Topical]:
         "problem" if above(skew.low, SKEW_LIMIT) else "note",
         "retrieval",
         f"In the top {section.k} zero-shot results, the most over-represented group has MaxSkew "
-        f"{with_interval(skew.value, skew.low, skew.high, 'number')} on average over the prompts (0 is proportional). "
-        f"{_most_skewed(section)}.",
+        f"{with_interval(skew.value, skew.low, skew.high, 'number')} on average over the prompts (0 is proportional)."
+        f"{_most_skewed(section)}",
     )
     if section.mean.after is None or section.mean.changes is None:
         return
@@ -198,18 +198,14 @@ def _retrieval(results: AuditResults) -> Iterator[Topical]:
 
 def _most_skewed(section: RetrievalSection) -> str:
     """Name the prompt with the largest MaxSkew, and the group that is most over-represented for it."""
-    ranked = [(query.name, query.before) for query in section.queries if query.before is not None]
-    name, stage = max(ranked, key=lambda item: _skew(item[1]))
-    top, share = favoured(stage.counts, section.k, section.shares)
+    query = most_skewed(section.queries)
+    if query is None or query.before is None:
+        return ""
+    top, share = favoured(query.before.counts, section.k, section.shares)
     return (
-        f"It is largest for “{name}”, where {section.groups[top]} makes up {worded(share)} of the results and "
-        f"{worded(section.shares[top])} of all rows"
+        f" It is largest for “{query.name}”, where {section.groups[top]} makes up {worded(share)} of the results and "
+        f"{worded(section.shares[top])} of all rows."
     )
-
-
-def _skew(stage: RankedStage) -> float:
-    value = None if stage.max_skew is None else stage.max_skew.value
-    return -inf if value is None else value
 
 
 def _by_prompt(section: RetrievalSection, who: str) -> Iterator[Topical]:

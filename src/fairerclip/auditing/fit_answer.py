@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairerclip.applying.apply import AnyModel
+from fairerclip.auditing.advice import Evaluated, listed_in_words
 from fairerclip.auditing.finding_results import Recommendation
 from fairerclip.auditing.group_results import GroupsSection, MeasuredChange
 from fairerclip.auditing.model_facts import MITIGATOR, ModelFacts, model_facts
-from fairerclip.auditing.recommendation import Evaluated, Rankings, answer, rankings_answer
+from fairerclip.auditing.ranking_answer import Rankings, rankings_answer
+from fairerclip.auditing.recommendation import answer
 from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import GroupReport
@@ -38,12 +40,14 @@ def classifier_answer(
     return answer(evaluated, groups=GroupsSection.model_validate(stages))
 
 
-def mitigator_answer(rankings: Sequence[Any], split: str) -> Recommendation:
+def mitigator_answer(rankings: Sequence[Any], split: str, *, chosen: bool) -> Recommendation:
     """Return the answer for a mitigator from its rankings (`AttributeRankings`), of the most skewed attribute.
 
-    Its strength may be chosen on the validation rows, so that figures on these are no evidence.
+    The labels of validation rows may be a part of its fit, and if ``chosen`` its strength was chosen on them; figures
+    on these rows are no evidence. Attributes whose rankings become clearly less even are named.
     """
-    evaluated = Evaluated(ModelFacts(MITIGATOR, None, None), False, split, "val")
+    facts = ModelFacts(MITIGATOR, None, None)
+    evaluated = Evaluated(facts, False, split, "val", ("train",) if chosen else ("train", "val"))
     first = max(rankings, key=lambda row: row.before[0])
     difference, low, high = first.change
     change = MeasuredChange(
@@ -53,4 +57,6 @@ def mitigator_answer(rankings: Sequence[Any], split: str) -> Recommendation:
     found = rankings_answer(evaluated, Rankings("query", first.queries, first.k, first.n, skew, change))
     if len(rankings) == 1:
         return found
-    return found.model_copy(update={"sentence": f"For {first.attribute}: {found.sentence}"})
+    harmed = [row.attribute for row in rankings if row is not first and row.change[1] > 0]
+    harm = f" Results are clearly less even for {listed_in_words(harmed)}." if harmed else ""
+    return found.model_copy(update={"sentence": f"For {first.attribute}: {found.sentence}{harm}"})

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from math import inf
+from typing import Literal, NamedTuple, TypeVar
 
 from fairerclip._util.numbers import change
 from fairerclip.auditing.finding_results import Finding, Level
 from fairerclip.auditing.group_results import MeasuredChange
+from fairerclip.auditing.query_results import FreeQuery
+from fairerclip.auditing.results import RetrievalQuery
+
+Ranked = TypeVar("Ranked", RetrievalQuery, FreeQuery)
 
 SKEW_LIMIT = 0.05
 """A MaxSkew is called a problem if its whole interval lies above this (5 % more than the group's share)."""
@@ -76,6 +81,16 @@ def fallen_and_risen(changes: Sequence[tuple[float, str]]) -> tuple[list[str], l
     """Return the texts of negative changes and those of positive changes, largest change first."""
     ranked = sorted(changes, key=lambda change: -abs(change[0]))
     return [text for value, text in ranked if value < 0], [text for value, text in ranked if value > 0]
+
+
+def most_skewed(queries: Sequence[Ranked]) -> Ranked | None:
+    """Return the query with the largest MaxSkew before mitigation; None if no query was ranked before."""
+
+    def skew(query: Ranked) -> float:
+        measured = None if query.before is None else query.before.max_skew
+        return -inf if measured is None or measured.value is None else measured.value
+
+    return max((query for query in queries if query.before is not None), key=skew, default=None)
 
 
 def favoured(counts: Sequence[float], k: int, shares: Sequence[float]) -> tuple[int, float]:

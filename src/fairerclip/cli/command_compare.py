@@ -181,8 +181,7 @@ def _print(results: Comparison, output: Path | None, *, verbose: bool) -> None:
     shown = page(results)
     if shown.simulated:
         show.say(shown.source)
-    show.say(shown.answer)
-    show.head(shown.recommendation)
+    show.answer((shown.answer, shown.recommendation))
     for text in (*shown.advice, *(alert.text for alert in shown.alerts)):
         show.say(f"• {text}")
     table = shown.table.flat()

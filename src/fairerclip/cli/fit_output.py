@@ -113,7 +113,9 @@ class Printing:
         from fairerclip.report.fit_tables import rankings_table, strength_table
 
         trained, split = result.trained, result.split
-        answer = mitigator_answer(result.rankings, split) if result.rankings and split else None
+        answer = None
+        if result.rankings and split:
+            answer = mitigator_answer(result.rankings, split, chosen=trained.path is not None)
         if self.json:
             values = result.as_dict()
             values["notes"] = [*(self.read.notes or ()), *values["notes"]]

@@ -5,17 +5,21 @@ Positions are percentages of the width, so that the page can draw them at any si
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from fairerclip._util.numbers import bare, percent, rounded
-from fairerclip.auditing.group_results import GroupAccuracyChange, Measured, Stage, present_stages
-from fairerclip.auditing.query_results import QueriesSection
-from fairerclip.auditing.results import AuditResults, RetrievalQuery, RetrievalSection
+from fairerclip.auditing.group_results import GroupAccuracyChange, Measured, Stage
+from fairerclip.auditing.query_results import FreeQuery, QueriesSection, QueryTop
+from fairerclip.auditing.recommendation import queries_decide
+from fairerclip.auditing.results import AuditResults, RankedStage, RetrievalQuery, RetrievalSection
+from fairerclip.auditing.topical import favoured, most_skewed
 from fairerclip.report.stage_rows import GroupRow, group_rows
 
 MOST_ROWS = 8
-"""Groups that the picture shows; the page shows fewer of them on a phone."""
+"""Groups that the picture shows."""
+MOST_ON_PHONE = 6
+"""Groups that it shows on a phone."""
 Tone = Literal["better", "worse", "unclear"]
 Part = Stage | Literal["all"]
 """What a mark stands for: a stage, or the share of all rows."""
@@ -31,12 +35,16 @@ class PictureMark(NamedTuple):
 
 
 class PictureRow(NamedTuple):
-    """A group: its marks, its values as text, and whether it clearly became better or worse."""
+    """A group: its marks, its values as text, and whether it clearly became better or worse.
+
+    A phone leaves out a group that is ``extra``.
+    """
 
     name: str
     marks: list[PictureMark]
     values: str
     tone: Tone | None
+    extra: bool
 
 
 class AnswerPicture(NamedTuple):
@@ -53,19 +61,17 @@ def answer_picture(results: AuditResults) -> AnswerPicture | None:
     """Return the picture of the answer; None where nothing was measured."""
     rows = group_rows(results.groups)
     if rows:
-        title = f"Right answers in each group of the {results.settings.split} rows"
-        shown = [_group(row) for row in _selected(rows)]
+        split = results.settings.split
+        title = f"Right answers in each group{f' of the {split} rows' if split else ''}"
+        chosen = _selected(rows)
+        shown = [_group(row, extra=row not in chosen[:MOST_ON_PHONE]) for row in sorted(chosen, key=_start)]
         return AnswerPicture("groups", title, shown, len(rows), _ticks(1.0))
     queries, prompts = results.queries, results.retrieval
-    if queries is not None and queries.mean is not None and (queries.mean.change or prompts is None):
-        asked = [query for query in queries.queries if query.about is None]
-        query = max(asked, key=lambda query: query.before.max_skew.value or 0.0)
-        counts = {stage: top.counts for stage, top in present_stages(query).items()}
-        return _ranking(queries, query.prompt, counts)
-    if prompts is not None and prompts.queries:
-        prompt = max(prompts.queries, key=_skew)
-        return _ranking(prompts, prompt.name, {s: top.counts for s, top in present_stages(prompt).items()})
-    return None
+    if queries is not None and queries_decide(queries, prompts):
+        query = most_skewed([query for query in queries.queries if query.about is None])
+        return None if query is None else _ranking(queries, query.prompt, query)
+    prompt = None if prompts is None else most_skewed(prompts.queries)
+    return None if prompts is None or prompt is None else _ranking(prompts, prompt.name, prompt)
 
 
 def _place(share: float) -> str:
@@ -79,7 +85,7 @@ def _ticks(most: float) -> list[tuple[str, str]]:
 
 
 def _selected(rows: Sequence[GroupRow]) -> list[GroupRow]:
-    """Return the groups to show, lowest first: of many those that clearly changed and those that are lowest."""
+    """Return the groups to show, most important first: the lowest four, clear changes, and the next lowest."""
 
     def lowest(row: GroupRow) -> float:
         return min((mark.value for mark in row.stages.values() if mark.value is not None), default=1.0)
@@ -91,19 +97,23 @@ def _selected(rows: Sequence[GroupRow]) -> list[GroupRow]:
     # The lowest groups are shown in any case, also where many others changed.
     first = sorted(rows, key=lowest)[: MOST_ROWS // 2]
     rest = sorted((row for row in rows if row not in first), key=importance)
-    shown = [*first, *rest][:MOST_ROWS]
-    start = "before" if any("before" in row.stages for row in rows) else "after"
-    return sorted(shown, key=lambda row: row.stages[start].value or 0.0 if start in row.stages else 1.0)
+    return [*first, *rest][:MOST_ROWS]
 
 
-def _group(row: GroupRow) -> PictureRow:
+def _start(row: GroupRow) -> float:
+    """Return the first known accuracy of a group."""
+    return next((mark.value for mark in row.stages.values() if mark.value is not None), 1.0)
+
+
+def _group(row: GroupRow, *, extra: bool) -> PictureRow:
     marks = [
         PictureMark(stage, percent(mark.value), _place(mark.value), _ends(mark))
         for stage, mark in row.stages.items()
         if mark.value is not None
     ]
-    few = f"{row.name} ({row.n} rows)" if row.small else row.name
-    return PictureRow(few, marks, _values([mark.value for mark in row.stages.values()]), _tone(row.change))
+    few = f"{row.name} ({row.n} {'row' if row.n == 1 else 'rows'})" if row.small else row.name
+    values = _values([mark.value for mark in row.stages.values()])
+    return PictureRow(few, marks, values, _tone(row.change), extra)
 
 
 def _ends(mark: Measured) -> tuple[str, str] | None:
@@ -122,28 +132,45 @@ def _values(values: Sequence[float | None]) -> str:
     return " → ".join([*(bare(value) for value in values[:-1]), percent(values[-1])])
 
 
-def _skew(query: RetrievalQuery) -> float:
-    skew = None if query.before is None else query.before.max_skew
-    return (skew.value or 0.0) if skew is not None else 0.0
-
-
 def _ranking(
-    section: RetrievalSection | QueriesSection, name: str, counts: Mapping[Stage, Sequence[float]]
+    section: RetrievalSection | QueriesSection, name: str, query: RetrievalQuery | FreeQuery
 ) -> AnswerPicture:
-    """Return the shares of the groups among all rows and among the first results of one prompt."""
+    """Return the shares of the groups among all rows and among the first results of one prompt, largest group first.
+
+    Of many groups those whose shares differ most are shown.
+    """
     shares: dict[Part, list[float]] = {"all": list(section.shares)}
-    shares |= {stage: [count / (section.k or 1) for count in top] for stage, top in counts.items()}
+    stages: dict[Stage, QueryTop | RankedStage | None] = {"before": query.before, "after": query.after}
+    for stage, top in stages.items():
+        if top is not None:
+            shares[stage] = [count / (section.k or 1) for count in top.counts]
     most = _axis_end(max(max(values, default=0.0) for values in shares.values()))
-    order = sorted(range(len(section.groups)), key=lambda g: -shares["all"][g])
+
+    def difference(g: int) -> float:
+        return max(abs(values[g] - shares["all"][g]) for values in shares.values())
+
+    groups = range(len(section.groups))
+    chosen = [
+        *dict.fromkeys([*_most_favoured(section, query), *sorted(groups, key=lambda g: -difference(g))])
+    ]
     rows = []
-    for g in order[:MOST_ROWS]:
+    for g in sorted(chosen[:MOST_ROWS], key=lambda g: -shares["all"][g]):
         marks = [
             PictureMark(part, percent(values[g]), _place(values[g] / most), None)
             for part, values in shares.items()
         ]
-        rows.append(PictureRow(section.groups[g], marks, "", None))
+        rows.append(PictureRow(section.groups[g], marks, "", None, g not in chosen[:MOST_ON_PHONE]))
     title = f"Groups among the first {section.k} results for “{name}”"
-    return AnswerPicture("ranking", title, rows, len(order), _ticks(most))
+    return AnswerPicture("ranking", title, rows, len(groups), _ticks(most))
+
+
+def _most_favoured(
+    section: RetrievalSection | QueriesSection, query: RetrievalQuery | FreeQuery
+) -> list[int]:
+    """Return the group that the answer names, which is always shown."""
+    if query.before is None or not section.groups:
+        return []
+    return [favoured(query.before.counts, section.k, section.shares)[0]]
 
 
 def _axis_end(most: float) -> float:

@@ -27,9 +27,9 @@ GLOSSARY: dict[str, str] = {
     RETRIEVAL["ndkl"].short: (
         "Distance of the whole order of results from an order in proportion; 0 is in proportion."
     ),
-    "95 % interval": (
-        "Range in brackets that would hold the true figure in 95 of 100 such tests. A change is clear if its interval "
-        "does not hold 0, allowing for the number of groups."
+    "Interval": (
+        "Range in brackets. One of 95 % would hold the true figure in 95 of 100 such tests. A change is clear if its "
+        "interval does not hold 0, allowing for the number of groups."
     ),
     "Not told apart": "Too few rows to say which of two methods is better: the interval of their difference holds 0.",
     "Target labels": "The right class of each training row.",

@@ -8,14 +8,16 @@ the script sets it as text.
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fairerclip._util import numbers
 from fairerclip._util.clean_text import clean, cleaned, shorten
+from fairerclip.auditing.display_names import NAMELESS
 from fairerclip.auditing.model_facts import subject
 from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import AuditResults
@@ -27,6 +29,7 @@ from fairerclip.report.command import MISSING, filled, known_command
 from fairerclip.report.glossary import GLOSSARY
 from fairerclip.report.stage_rows import figure_rows, group_rows
 
+_BACKTICKS = re.compile("`([^`]+)`")
 _IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
 
 
@@ -93,6 +96,7 @@ def _parts(results: AuditResults) -> dict[str, Any]:
         "plane_order": page_parts.plane_order(results),
         "fewest": phrases.fewest_rows(results),
         "given": phrases.is_given(results),
+        "nameless": NAMELESS in results.task.sensitive,
         "baseline": phrases.is_baseline(results),
         "after_name": "Mitigated" if model and model.mitigator else phrases.stage_names(results)["after"],
         "method_name": subject(model),
@@ -120,11 +124,17 @@ def _environment() -> Environment:
     environment.filters |= {
         **{name: getattr(numbers, name) for name in FILTERS},
         "short": shorten,
+        "coded": _coded,
         "bound": lambda text: text.replace(" %", "\u00a0%"),
         "grouped": lambda n: numbers.NOTHING if n is None else f"{n:,}".replace(",", "\u202f"),
     }
     environment.globals |= {name: getattr(names, name) for name in NAMES}
     return environment
+
+
+def _coded(text: str) -> Markup:
+    """Return a text with its words in backticks as code; the text is escaped first, because names in it are foreign."""
+    return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped
 
 
 def _policy(style: str, script: str) -> str:

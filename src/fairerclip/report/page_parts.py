@@ -167,11 +167,11 @@ def curve(results: AuditResults) -> list[list[int]] | None:
     points = plane.points
     if any(point.lambda_eff is None for point in points):
         return None
-    strengths: list[dict[float, int]] = [{} for _ in plane.criteria]
+    strengths: list[dict[int, int]] = [{} for _ in plane.criteria]  # strengths in units of 1e-9
     # The chosen point first, so that the slider can be moved back to it.
     for g in [plane.chosen, *range(len(points))]:
         of_criterion = strengths[plane.criteria.index(points[g].criterion)]
-        of_criterion.setdefault(round(points[g].lambda_eff or 0.0, 9), g)
+        of_criterion.setdefault(round(1e9 * (points[g].lambda_eff or 0.0)), g)
     return [[by_strength[strength] for strength in sorted(by_strength)] for by_strength in strengths]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.results import RetrievalSection
+from fairerclip.data.store_rows import rows_in_memory
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import retrieval_changes, retrieval_report
 from fairerclip.metrics.retrieval.top_rows import default_cut
@@ -30,9 +31,9 @@ def retrieval_section(
 ) -> RetrievalSection | None:
     """Measure composition and skew of the top k of every prompt; None without prompts or sensitive labels.
 
-    If target labels are known, a row is relevant for the prompt of its class.
+    If target labels are known, a row is relevant for the prompt of its class. Of rows on disk a sample is measured.
     """
-    split = experiment.task.split(split_name)
+    split = rows_in_memory(experiment.task.split(split_name))
     groups = experiment.groups(split)
     if groups is None or experiment.text is None:
         return None
