@@ -14,7 +14,9 @@ from fairerclip.auditing.topical import MAX_LISTED
 WANTED = 0.05
 """Half width of the interval that rows are collected for: 5 points of accuracy, or 0.05 of MaxSkew."""
 GIVE_LABELS = "Give the class and the sensitive value of some rows of each group, and audit again."
-MITIGATE = "Fit a mitigated model and compare: on the command line with `--mitigate`, in Python with `model=`."
+MITIGATE = (
+    "Fit a mitigated model and compare: on the command line with `--mitigate`, in Python with `model=`."
+)
 
 
 class Evaluated(NamedTuple):
