@@ -21,7 +21,7 @@ from resampled import BY_KEY, KINDS
 from scipy.stats import t as student
 
 from fairerclip.data import Task, load_task, resplit
-from fairerclip.study.compare import RANK
+from fairerclip.study.paired_methods import RANK
 
 SEES = {"none": "–", "target": "Y", "all": "Y, S", "validation": "validation's Y, S"}
 COMPARED = ("fairerclip", "search", "default", "published")

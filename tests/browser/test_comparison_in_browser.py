@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from opened_page import Opened
 
 from fairerclip.study.comparison_page import page
 
@@ -35,8 +36,6 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def open_file(browser, files):
-    from conftest import Opened
-
     contexts = []
 
     def open_(number, width, **options):
