@@ -54,7 +54,8 @@ def test_a_comparison_shows_a_worst_group_of_zero(task, method):
 def test_an_audit_shows_a_worst_group_of_zero(task, run, tmp_path):
     code, out, err = run("audit", save_task(task, tmp_path / "one.npz"))
     assert code == 0, err
-    assert "0.0 % [0.0" in out
+    assert "for 0.0 % of the worst" in out
+    assert "0.0 % [0.0" in out.replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize("method", KEYS)
