@@ -44,7 +44,7 @@ test: lint
 	$(ONE_THREAD) $(BIN)/python -m pytest -m "not proof"
 
 # The long tests, which tests/proofs.txt lists: hostile files, clusters whose workers are killed, interrupts, how often
-# intervals hold the truth, real faces. About three minutes on two cores.
+# intervals hold the truth, real faces, the whole site. About four minutes on two cores.
 proofs: $(VENV)/dev.done
 	$(ONE_THREAD) $(BIN)/python -m pytest -m proof
 

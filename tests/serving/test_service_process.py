@@ -75,33 +75,50 @@ def refused(asked):
         return opened.connect_ex(asked.path) != 0
 
 
+READY = "fairerclip_workers_ready 2.0"
+
+
+def check_two_processes(started, line, asked, classifier, rows):
+    """Two processes answer many clients as the model does; returns their numbers."""
+    assert line["workers"] == 2
+    assert READY in asked.get("/metrics").body.decode()
+    expected, found = classifier.scores(rows.X[:40]), []
+
+    def client():
+        for _ in range(10):
+            found.append(asked.post("/v1/classify", rows.X[:40], accept=NPY).array)
+
+    threads = [threading.Thread(target=client) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert np.abs(np.stack(found) - expected).max() < 1e-5
+    text = asked.get("/metrics").body.decode()
+    assert 'fairerclip_requests_total{endpoint="classify",status="200"} 40.0' in text  # of both processes
+    children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
+    workers = [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert len(workers) == 2
+    return [int(pid) for pid in workers]
+
+
+def test_several_processes_share_the_socket(saved, classifier, rows, tmp_path):
+    with process(saved, "--uds", tmp_path / "s", "--workers", 2) as (started, line):
+        check_two_processes(started, line, Asked(tmp_path / "s"), classifier, rows)
+        started.send_signal(signal.SIGTERM)
+        _, err = started.communicate(timeout=60)
+    assert started.returncode == 0
+    assert "Traceback" not in err
+
+
 def test_several_processes_share_the_socket_and_one_that_dies_is_replaced(saved, classifier, rows, tmp_path):
     path = tmp_path / "s"
     with process(saved, "--uds", path, "--workers", 2) as (started, line):
-        assert line["workers"] == 2
         asked = Asked(path)
-        ready = "fairerclip_workers_ready 2.0"
-        assert ready in asked.get("/metrics").body.decode()
-        expected, found = classifier.scores(rows.X[:40]), []
-
-        def client():
-            for _ in range(10):
-                found.append(asked.post("/v1/classify", rows.X[:40], accept=NPY).array)
-
-        threads = [threading.Thread(target=client) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert np.abs(np.stack(found) - expected).max() < 1e-5
-        text = asked.get("/metrics").body.decode()
-        assert 'fairerclip_requests_total{endpoint="classify",status="200"} 40.0' in text  # of both processes
-        children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
-        workers = [pid for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        assert len(workers) == 2
-        os.kill(int(workers[0]), signal.SIGKILL)
+        workers = check_two_processes(started, line, asked, classifier, rows)
+        os.kill(workers[0], signal.SIGKILL)
         wait_until(lambda: "fairerclip_workers_ready 1.0" in asked.get("/metrics").body.decode())
-        wait_until(lambda: ready in asked.get("/metrics").body.decode(), seconds=60)
+        wait_until(lambda: READY in asked.get("/metrics").body.decode(), seconds=60)
         started.send_signal(signal.SIGTERM)
         _, err = started.communicate(timeout=60)
     assert started.returncode == 0

@@ -45,8 +45,8 @@ def results(experiment):
 
 
 def test_processes_find_what_this_process_finds(results, experiment):
-    found = compare(experiment, CompareOptions(methods=FAST[:2], seeds=1, jobs=2))
-    assert [row.figures for row in found.rows] == [row.figures for row in results.rows[:2]]
+    found = compare(experiment, CompareOptions(methods=FAST[1:2], seeds=1, jobs=2))
+    assert [row.figures for row in found.rows] == [results.rows[1].figures]
 
 
 def test_rows_hold_what_the_models_do(results, experiment):
