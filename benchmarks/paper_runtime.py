@@ -20,7 +20,8 @@ from fairerclip.data.simulate import CELEBA_ROWS, WATERBIRDS_ROWS, celeba, water
 from fairerclip.experiment import Experiment
 from fairerclip.report.result_table import Cell
 from fairerclip.study.choose_model import fit_arguments
-from fairerclip.study.methods import METHODS, Method, make
+from fairerclip.study.method import Method, make
+from fairerclip.study.methods import METHODS
 from fairerclip.study.paper.published import published
 
 TASKS: Mapping[str, tuple[Callable[..., Any], int, str]] = {

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from fairerclip.baselines.baseline import Baseline, Needs
+from fairerclip.baselines.baseline import Baseline
+from fairerclip.baselines.training_data import Needs
 
 
 class Capture(Baseline):

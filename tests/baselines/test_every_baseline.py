@@ -13,11 +13,13 @@ import fairerclip.baselines as baselines
 from block_sizes import in_blocks
 from fairerclip import FairerCLIP
 from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
-from fairerclip.baselines.baseline import Needs
+from fairerclip.baselines.training_data import Needs
 from fairerclip.data import simulate
+from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import (
     ConstantSensitiveWarning,
+    FreeQueryError,
     NonFiniteError,
     ParameterError,
     PromptOrderWarning,
@@ -260,3 +262,24 @@ def test_answers_do_not_depend_on_blocks_and_threads_or_on_where_the_rows_are(em
         assert_allclose(fitted.scores(rows), scores, atol=1e-12)
         assert_allclose(fitted.transform(rows), mapped, atol=1e-12)
         assert_array_equal(fitted.predict(rows), fitted.classes_[scores.argmax(axis=1)])
+
+
+@every
+def test_classes_are_queries_like_any_other_where_there_are_free_queries(embeddings, model):
+    e = embeddings(n_classes=3)
+    fitted = clone(model).fit(e.X, **everything(e))
+    other = np.random.default_rng(0).normal(size=(4, 12))
+    if not fitted.free_queries:
+        with pytest.raises(FreeQueryError, match="knows the classes of its fit alone"):
+            fitted.query_scores(e.X, other)
+        return
+    if "probe" not in fitted.get_params().get("head", ""):
+        assert_allclose(fitted.query_scores(e.X, e.text), fitted.scores(e.X), atol=1e-10)
+    mapped = fitted.transform_text(other)
+    assert_allclose(np.linalg.norm(mapped, axis=1), 1)
+    unit = other / np.linalg.norm(other, axis=1, keepdims=True)
+    assert fitted.changes_prompts == (np.abs(mapped - unit).max() > 1e-9)
+    assert fitted.changes_embeddings == (np.abs(fitted.transform(e.X) - unit_rows(e.X)).max() > 1e-9)
+    assert fitted.query_scores(e.X, other).shape == (len(e.X), 4)
+    with pytest.raises(ShapeError, match=r"T must have shape \(m, 12\)"):
+        fitted.query_scores(e.X, other[:, :5])

@@ -7,9 +7,9 @@ import pytest
 from gradient_inputs import split, spurious, training
 from sklearn.linear_model import LogisticRegression
 
-from fairerclip.baselines.baseline import Validation
 from fairerclip.baselines.gradient.recipes import shuffled
 from fairerclip.baselines.gradient.sgd_probe import row_scale, train_probe
+from fairerclip.baselines.training_data import Validation
 from fairerclip.errors import ParameterError
 
 torch = pytest.importorskip("torch", reason="training by gradient needs the torch extra")

@@ -16,7 +16,8 @@ from fairerclip.judging.objectives import Objective, judge_scores
 from fairerclip.model.automatic import LABELLED
 from fairerclip.study import choose_model as module
 from fairerclip.study.choose_model import checkpoints, choose_model, fit_arguments
-from fairerclip.study.methods import CANDIDATES, CHECKPOINTS, METHODS, SEARCH, make
+from fairerclip.study.method import make
+from fairerclip.study.methods import CANDIDATES, CHECKPOINTS, METHODS, SEARCH
 from fairerclip.study.run_method import run_method
 
 BY_KEY = {method.key: method for method in METHODS}

@@ -11,9 +11,10 @@ import numpy as np
 from fairerclip._util.checks import check_choice, check_count, check_number, check_positive
 from fairerclip._util.extras import require
 from fairerclip._util.types import F64
-from fairerclip.baselines.baseline import Baseline, Needs, Training
+from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.gradient.recipes import Recipe, check_recipe, counted, shuffled
 from fairerclip.baselines.heads import class_prompts
+from fairerclip.baselines.training_data import Needs, Training
 from fairerclip.data.embedding_rows import unit_rows
 
 VARIANTS = ("batchnorm", "clip-adapter")

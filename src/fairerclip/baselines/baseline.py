@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,93 +14,26 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.arrays import as_numbers
-from fairerclip._util.types import F64, Floats, Ints
+from fairerclip._util.types import F64, Floats
+from fairerclip.baselines.training_data import (
+    Needs,
+    Training,
+    Validation,
+    collect,
+    resolve,
+    unit_prompts,
+    unit_sentences,
+)
 from fairerclip.data.embedding_rows import check_rows, fill_checked, unit_rows
 from fairerclip.data.given_rows import checked_columns, checked_matrix
 from fairerclip.data.stores import EmbeddingStore
-from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
+from fairerclip.errors import FreeQueryError, LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.inputs.encode import as_labels, encode
-from fairerclip.inputs.prompts import prototypes
-from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
 from fairerclip.inputs.sensitive_columns import encode_groups
-from fairerclip.inputs.target import ResolvedTarget, resolve_target
 from fairerclip.inputs.weights import check_weights
 from fairerclip.model.details import forget_details
 from fairerclip.model.parameters import check_offsets
 from fairerclip.model.saving import SavedModel
-
-
-class Needs(NamedTuple):
-    """Inputs that a method must be given, and its paper."""
-
-    labels: str
-    """Labels of the training rows that are needed: "none", "target" (y) or "all" (y and true s)."""
-    text: bool
-    """Whether it needs class prompts."""
-    sensitive: bool
-    """Whether it needs sensitive values in training: true values, or prompts to predict them from."""
-    validation: bool
-    """Whether it needs validation rows with y and s, to stop or to learn from."""
-    paper: str
-    """Reference of the method."""
-
-
-class Validation(NamedTuple):
-    """Validation rows (m, p) with codes of class and group."""
-
-    X: F64
-    y: Ints
-    s: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class Training:
-    """Training rows with resolved labels and prompts, as a method receives them.
-
-    Attributes
-    ----------
-    X : array of shape (n, p)
-        Unit rows whose label is known; all rows if the method takes no labels.
-    y : array of shape (n,) or None
-        Class codes; None without labels.
-    s : array of shape (n,) or None
-        Group codes, true or predicted zero-shot; several attributes are crossed. None without sensitive values.
-    s_is_true : bool
-        Whether ``s`` was given for every row.
-    weight : array of shape (n,)
-        Row weights.
-    n_classes, n_groups : int
-        Numbers of classes and of groups.
-    text : array of shape (c, p) or None
-        One unit vector per class.
-    prompts : list of c arrays of shape (m, p), or None
-        Prompts of each class.
-    sensitive_prompts : list of arrays of shape (m, p), or None
-        Prompts of each sensitive value, over all attributes.
-    validation : Validation or None
-        Validation rows.
-    attribute_sizes : tuple of int
-        Number of entries of ``sensitive_prompts`` that belong to each attribute, in order.
-    spurious : array of shape (m, p) or None
-        Unit embeddings of sentences about the sensitive attributes.
-    counterfactual : tuple of arrays of shape (m, p), or None
-        For some classes, unit embeddings of sentences that name the class with a sensitive value.
-    """
-
-    X: F64
-    y: Ints | None
-    s: Ints | None
-    s_is_true: bool
-    weight: F64
-    n_classes: int
-    n_groups: int
-    text: F64 | None
-    prompts: list[NDArray[Any]] | None
-    sensitive_prompts: list[NDArray[Any]] | None
-    validation: Validation | None
-    attribute_sizes: tuple[int, ...] = ()
-    spurious: F64 | None = None
-    counterfactual: tuple[F64, ...] | None = None
 
 
 class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
@@ -114,6 +47,10 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
     needs: ClassVar[Needs]
     changes_embeddings: ClassVar[bool] = False
     """Whether `transform` returns other embeddings than the unit rows it is given."""
+    changes_prompts: ClassVar[bool] = False
+    """Whether `transform_text` returns other embeddings than the unit rows it is given."""
+    free_queries: ClassVar[bool] = False
+    """Whether images can be ranked by any query (`query_scores`), and not by the classes of the fit alone."""
     offsets_: F64
     """Numbers (c,) that are added to the class scores: zeros after a fit; a choice on labelled rows may learn them."""
     fitted: ClassVar[tuple[str, ...]]
@@ -124,6 +61,8 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
     """Parameters that files of versions 1 and 2 lack, with the values that these versions used."""
     takes_sentences: ClassVar[bool] = False
     """Whether ``spurious_text`` is accepted in place of sensitive values."""
+    sentences: ClassVar[tuple[str, ...]] = ()
+    """Arguments of `fit` with embeddings of sentences that the method uses; it ignores others."""
 
     @property
     def requirements(self) -> Needs:
@@ -181,16 +120,16 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         self._require(y, text, sensitive_features, sources, validation)
         learns = self.requirements.labels != "none"
         given = (sensitive_features, sensitive_text)
-        target, sensitive = _resolve(X, y, text, given, weight, classes, missing_label, learns=learns)
+        target, sensitive = resolve(X, y, text, given, weight, classes, missing_label, learns=learns)
         self.classes_ = target.classes
         self.offsets_ = np.zeros(len(target.classes))
-        data = _training(X, weight, target, sensitive, only_labelled=learns)
+        data = collect(X, weight, target, sensitive, only_labelled=learns)
         self._learn(
             replace(
                 data,
                 y=None if y is None else data.y,
                 validation=self._validation(validation, missing_label),
-                spurious=_sentences(spurious_text, X.shape[1], "spurious_text"),
+                spurious=unit_sentences(spurious_text, X.shape[1], "spurious_text"),
                 counterfactual=self._counterfactual(counterfactual_text),
             )
         )
@@ -229,7 +168,8 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
                 f"counterfactual_text names {unknown[:5]}; the classes are {self.classes_.tolist()[:10]}"
             )
         sentences = [
-            _sentences(rows, self.n_features_in_, f"counterfactual_text[{k!r}]") for k, rows in given.items()
+            unit_sentences(rows, self.n_features_in_, f"counterfactual_text[{k!r}]")
+            for k, rows in given.items()
         ]
         return tuple(rows for rows in sentences if rows is not None)
 
@@ -289,6 +229,33 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         check_is_fitted(self, self.fitted)
         return self._by_blocks(X, self._embed, self.n_features_in_)
 
+    def _embed_text(self, rows: F64) -> F64:
+        """Return unit prompts (m, p) as images are compared with them, not normalised again."""
+        return rows
+
+    def _match(self, embedded: F64, text: F64) -> F64:
+        """Return the scores (b, m) of what `_embed` gives (b, p) for prompts (m, p): cosines."""
+        return np.asarray(unit_rows(embedded) @ text.T)
+
+    def transform_text(self, T: Any) -> F64:
+        """Return any prompts (m, p) as images are compared with them, at unit length."""
+        check_is_fitted(self, self.fitted)
+        if not self.free_queries:
+            raise FreeQueryError(
+                f"{type(self).__name__} knows the classes of its fit alone, and ranks by no other query; use a method "
+                "for rankings (free_queries), such as EmbeddingMitigator"
+            )
+        rows = np.asarray(T, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
+            raise ShapeError(f"T must have shape (m, {self.n_features_in_}); got {rows.shape}")
+        check_rows(rows, "T", zero_is_error=True)
+        return unit_prompts(self._embed_text(unit_rows(rows)), "the map of prompts")
+
+    def query_scores(self, X: Any, T: Any) -> F64:
+        """Return the scores (n, m) by which rows are ranked for any queries (m, p); the higher, the earlier."""
+        text = self.transform_text(T)
+        return self._by_blocks(X, lambda rows: self._match(self._embed(rows), text), len(text))
+
     def decision_function(self, X: Any) -> F64:
         """Return the signed margin (n,) for two classes, or the scores (n, c) for more."""
         scores = self.scores(X)
@@ -310,60 +277,3 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
     def _on_block(self, function: Callable[[F64], F64], rows: Floats) -> F64:
         wide = np.asarray(rows, dtype=np.float64)
         return function(unit_rows(wide) if self.normalize_ else wide)
-
-
-def _resolve(
-    X: F64,
-    y: Any,
-    text: Any,
-    given: tuple[Any, Any],
-    weight: F64,
-    classes: Iterable[Any] | None,
-    missing_label: Any,
-    *,
-    learns: bool,
-) -> tuple[ResolvedTarget, ResolvedSensitive | None]:
-    """Return target and sensitive attributes of all rows; no attributes if neither values nor prompts are ``given``."""
-    target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing_label, learns=learns)
-    if all(values is None for values in given):
-        return target, None
-    sensitive = resolve_sensitive(
-        *(X, *given, target), kind="categorical", terms="each", missing_label=missing_label
-    )
-    return target, sensitive
-
-
-def _training(
-    X: F64, weight: F64, target: ResolvedTarget, sensitive: ResolvedSensitive | None, *, only_labelled: bool
-) -> Training:
-    """Collect the rows with their labels, weights, sensitive values and prompts."""
-    rows = np.ones(len(X), dtype=bool)
-    if only_labelled and target.guess is not None:
-        rows = ~target.guess.rows
-    groups = None if sensitive is None else sensitive.groups
-    prompts = {} if sensitive is None else sensitive.prompts
-    return Training(
-        X=X[rows],
-        y=target.codes[rows],
-        s=None if groups is None else groups[rows],
-        s_is_true=sensitive is not None and not sensitive.trust,
-        weight=weight[rows],
-        n_classes=len(target.classes),
-        n_groups=0 if groups is None else int(groups.max()) + 1,
-        text=prototypes(target.prompts) if target.has_text else None,
-        prompts=target.prompts if target.has_text else None,
-        sensitive_prompts=None if sensitive is None or not prompts else sensitive.all_prompts,
-        validation=None,
-        attribute_sizes=tuple(len(values.groups) for values in prompts.values()),
-    )
-
-
-def _sentences(given: Any, width: int, name: str) -> F64 | None:
-    """Check embeddings of sentences (m, p) and return them at unit length."""
-    if given is None:
-        return None
-    rows = as_numbers(given, name).astype(np.float64, copy=False)
-    if rows.ndim != 2 or rows.shape[1] != width or not len(rows):
-        raise ShapeError(f"{name} must have shape (m, {width}), as wide as X; got {rows.shape}")
-    check_rows(rows, name, zero_is_error=True)
-    return np.asarray(unit_rows(rows))

@@ -12,10 +12,10 @@ from fairerclip._util.checks import check_choice, check_count
 from fairerclip._util.extras import require
 from fairerclip._util.types import Ints
 from fairerclip.baselines.adapter import Adapted
-from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.gradient.pseudo_groups import draw_cells, equalise, pseudo_groups
 from fairerclip.baselines.gradient.recipes import Contrasts, check_contrasts, counted, labels_of
 from fairerclip.baselines.heads import class_prompts
+from fairerclip.baselines.training_data import Needs, Training
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import VanishedLabelWarning
 

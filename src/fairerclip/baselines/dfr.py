@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 
 from fairerclip._util.checks import check_choice, check_count, check_positive
 from fairerclip._util.types import F64, Ints
-from fairerclip.baselines.baseline import Needs, Training, Validation
 from fairerclip.baselines.heads import LinearHead, check_classes
 from fairerclip.baselines.logistic import (
     Scaling,
@@ -22,6 +21,7 @@ from fairerclip.baselines.logistic import (
     strengths,
     warn_unconverged,
 )
+from fairerclip.baselines.training_data import Needs, Training, Validation
 from fairerclip.errors import LabelError, ParameterError
 
 VARIANTS = ("validation", "train", "subsample", "upsample")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.types import F64
-from fairerclip.baselines.baseline import Baseline, Training
-from fairerclip.data.embedding_rows import check_rows, unit_rows
-from fairerclip.errors import LabelError, PromptError, ShapeError
+from fairerclip.baselines.baseline import Baseline
+from fairerclip.baselines.training_data import Training
+from fairerclip.errors import LabelError, PromptError
 from fairerclip.inputs.prompts import prototypes
-
-VANISHED = 1e-10
-"""A unit prompt that a map makes shorter than this counts as zero: the rest is rounding error."""
 
 
 class CosineHead(Baseline):
@@ -26,7 +21,7 @@ class CosineHead(Baseline):
 
     def _class_scores(self, embedded: F64) -> F64:
         """Return the cosine with each class (b, c). O(b·p·c) time."""
-        return np.asarray(unit_rows(embedded) @ self.text_.T)
+        return self._match(embedded, self.text_)
 
 
 class LinearHead(Baseline):
@@ -38,27 +33,6 @@ class LinearHead(Baseline):
     def _class_scores(self, embedded: F64) -> F64:
         """Return the logit of each class (b, c). O(b·p·c) time."""
         return np.asarray(embedded @ self.coef_.T + self.intercept_)
-
-
-def unit_prompts(T: F64, step: str) -> F64:
-    """Normalise prompts (m, p) after a step of the method, and raise if the step made one zero."""
-    vanished = np.flatnonzero(np.linalg.norm(T, axis=1) <= VANISHED)
-    if len(vanished):
-        raise PromptError(
-            f"nothing is left of class prompts {vanished.tolist()[:5]} after {step}: they lie in the span of the "
-            "sensitive prompts; give fewer or other sensitive prompts"
-        )
-    return unit_rows(T)
-
-
-def map_prompts(model: Baseline, T: Any, apply: Callable[[F64], F64]) -> F64:
-    """Check prompts (m, p), normalise them, apply the map of a model and normalise again."""
-    check_is_fitted(model, model.fitted)
-    rows = np.asarray(T, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] != model.n_features_in_:
-        raise ShapeError(f"T must have shape (m, {model.n_features_in_}); got {rows.shape}")
-    check_rows(rows, "T", zero_is_error=True)
-    return unit_prompts(apply(unit_rows(rows)), "the projection")
 
 
 def class_prompts(data: Training, name: str) -> F64:

@@ -9,9 +9,9 @@ import numpy as np
 
 from fairerclip._util.checks import check_choice, check_within
 from fairerclip._util.types import F64, Ints
-from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import L2Probe
+from fairerclip.baselines.training_data import Needs, Training
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import ShapeError
 
@@ -101,7 +101,7 @@ class LEACE(L2Probe):
         "intercept_": ("c",),
     }
 
-    changes_embeddings = True
+    changes_embeddings = free_queries = True
 
     head: str = "zero-shot"
     _: KW_ONLY
@@ -143,6 +143,10 @@ class LEACE(L2Probe):
     def _embed(self, rows: F64) -> F64:
         """Return the unit rows after erasure (b, p), not normalised again."""
         return Eraser(self.mean_, self.right_, self.left_)(unit_rows(rows))
+
+    def _match(self, embedded: F64, text: F64) -> F64:
+        """Return inner products (b, m): scores for any query are linear in the erased rows."""
+        return np.asarray(embedded @ text.T)
 
     def _class_scores(self, embedded: F64) -> F64:
         """Return the class scores (b, c), which are linear in the erased rows."""

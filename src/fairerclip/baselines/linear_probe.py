@@ -7,9 +7,9 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from fairerclip._util.checks import check_choice
-from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import LinearHead, check_classes
 from fairerclip.baselines.logistic import L2Probe
+from fairerclip.baselines.training_data import Needs, Training
 from fairerclip.errors import ParameterError
 
 SOLVERS = ("newton", "sgd")

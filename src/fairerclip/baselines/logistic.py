@@ -10,8 +10,9 @@ import numpy as np
 
 from fairerclip._util.checks import LARGEST, as_number, check_choice, check_count, check_positive
 from fairerclip._util.types import F64, Ints
-from fairerclip.baselines.baseline import Baseline, Needs, Training, Validation
+from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.softmax import softmax_path
+from fairerclip.baselines.training_data import Needs, Training, Validation
 from fairerclip.errors import NotConvergedWarning, ParameterError
 from fairerclip.inputs.weights import weigh_classes
 from fairerclip.metrics import cell_accuracies, shrunken_worst_group

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from fairerclip._util.types import F64
-from fairerclip.baselines.baseline import Baseline, Needs
+from fairerclip.baselines.baseline import Baseline
+from fairerclip.baselines.training_data import Needs
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.errors import StateError
 from fairerclip.inputs.encode import as_labels
@@ -24,7 +25,7 @@ class MitigatedZeroShot(Baseline):
     """
 
     needs = Needs("none", True, True, False, "docs/math.md#same-space")
-    changes_embeddings = True
+    changes_embeddings = free_queries = True
     fitted = ("text_",)
 
     mitigator_: EmbeddingMitigator
@@ -50,8 +51,11 @@ class MitigatedZeroShot(Baseline):
         """Return the mitigated embeddings (b, p)."""
         return np.asarray(self.mitigator_.fitted_.map.transform(rows, unit=self.mitigator_.unit))
 
+    def _match(self, embedded: F64, text: F64) -> F64:
+        return np.asarray(embedded @ text.T)
+
     def _class_scores(self, embedded: F64) -> F64:
-        return np.asarray(embedded @ self.text_.T)
+        return self._match(embedded, self.text_)
 
     def save(self, path: str | Path, **options: Any) -> Path:
         """Write the mitigator; class prompts are not part of it."""

@@ -10,16 +10,14 @@ import numpy as np
 
 from fairerclip._util.checks import LARGEST, check_within
 from fairerclip._util.types import F64
-from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import (
     CosineHead,
     class_prompts,
-    map_prompts,
     projected_off,
     sensitive_values,
-    unit_prompts,
 )
 from fairerclip.baselines.orth_proj import PAPER, project, span
+from fairerclip.baselines.training_data import Needs, Training, unit_prompts
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import ParameterError, PromptError, ShapeError
 
@@ -65,7 +63,8 @@ class OrthCali(CosineHead):
     """
 
     needs = Needs("none", True, True, False, PAPER)
-    takes_sentences = True
+    takes_sentences = changes_prompts = free_queries = True
+    sentences = ("spurious_text", "counterfactual_text")
     fitted: ClassVar[tuple[str, ...]] = ("text_", "basis_", "directions_", "shrink_")
     shapes = {  # noqa: RUF012
         "text_": ("c", "p"),
@@ -90,7 +89,7 @@ class OrthCali(CosineHead):
         self.basis_ = span(removed)
         pairs, source = self._pairs(data, text)
         self.directions_, self.shrink_ = calibration(pairs[:, 0] - pairs[:, 1], self.lam)
-        self.text_ = unit_prompts(self._apply(text), "the projection")
+        self.text_ = unit_prompts(self._embed_text(text), "the projection")
         self.diagnostics_ = {
             "projected": name,
             "pairs": source,
@@ -117,13 +116,9 @@ class OrthCali(CosineHead):
             )
         return compose_pairs(text, sensitive_values(data)), "composed"
 
-    def _apply(self, T: F64) -> F64:
+    def _embed_text(self, T: F64) -> F64:
         """Return ``P t`` for every row t: the calibration first, then the projection."""
         return project(T - (T @ self.directions_.T) * self.shrink_ @ self.directions_, self.basis_)
-
-    def transform_text(self, T: Any) -> F64:
-        """Return prompts (m, p) under the map, normalised."""
-        return map_prompts(self, T, self._apply)
 
 
 def calibration(d: F64, lam: float) -> tuple[F64, F64]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from fairerclip._util.types import F64
-from fairerclip.baselines.baseline import Needs, Training
-from fairerclip.baselines.heads import CosineHead, class_prompts, map_prompts, projected_off, unit_prompts
+from fairerclip.baselines.heads import CosineHead, class_prompts, projected_off
+from fairerclip.baselines.training_data import Needs, Training, unit_prompts
 from fairerclip.data.embedding_rows import unit_rows
 
 PAPER = "Chuang et al. 2023, arXiv:2302.00070"
@@ -52,7 +52,8 @@ class OrthProj(CosineHead):
     """
 
     needs = Needs("none", True, True, False, PAPER)
-    takes_sentences = True
+    takes_sentences = changes_prompts = free_queries = True
+    sentences = ("spurious_text",)
     fitted: ClassVar[tuple[str, ...]] = ("text_", "basis_")
     shapes = {"text_": ("c", "p"), "basis_": ("r", "p")}  # noqa: RUF012
 
@@ -67,9 +68,8 @@ class OrthProj(CosineHead):
         self.text_ = unit_prompts(project(class_prompts(data, "OrthProj"), self.basis_), "the projection")
         self.diagnostics_ = {"projected": name, "note": f"{len(removed)} {name} are projected off"}
 
-    def transform_text(self, T: Any) -> F64:
-        """Return prompts (m, p), projected and normalised."""
-        return map_prompts(self, T, lambda rows: project(rows, self.basis_))
+    def _embed_text(self, rows: F64) -> F64:
+        return project(rows, self.basis_)
 
 
 def span(E: F64) -> F64:

@@ -9,9 +9,9 @@ import numpy as np
 
 from fairerclip._util.checks import check_within
 from fairerclip._util.types import F64
-from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import L2Probe
+from fairerclip.baselines.training_data import Needs, Training
 from fairerclip.data.embedding_rows import unit_rows
 
 CONSTANT_HEAD = 1e-12

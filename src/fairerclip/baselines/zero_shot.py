@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fairerclip.baselines.baseline import Needs, Training
 from fairerclip.baselines.heads import CosineHead, class_prompts
+from fairerclip.baselines.training_data import Needs, Training
 
 
 class ZeroShot(CosineHead):
@@ -35,6 +35,7 @@ class ZeroShot(CosineHead):
     """
 
     needs = Needs("none", True, False, False, "Radford et al. 2021, arXiv:2103.00020")
+    free_queries = True
 
     @property
     def title(self) -> str:

@@ -45,6 +45,8 @@ PARTS = ("classifier", "image", "text")
 """Functions of a model: rows → class scores, image rows → embeddings, and prompt rows → embeddings."""
 LARGEST_PHASE = 100.0
 """Largest bound of a phase x·ω whose cosine is taken in float32: the error of a phase is about 1e-7 of the bound."""
+NO_EXPORT = "there is no form of its map outside of the package; `apply` maps embeddings"
+"""Why a method is not exported."""
 MOST_BYTES = (1 << 31) - (1 << 22)
 """Most bytes of the constants: a file of ONNX, a protocol buffer, is smaller than 2 GiB."""
 
@@ -69,7 +71,7 @@ def parts_of(model: Any) -> tuple[str, ...]:
         has = {
             "classifier": True,
             "image": model.changes_embeddings,
-            "text": hasattr(model, "transform_text"),
+            "text": model.changes_prompts,
         }
         return tuple(part for part in PARTS if has[part])
     best = " (give its best_estimator_)" if hasattr(model, "best_estimator_") else ""
@@ -258,6 +260,8 @@ def _embedded(found: Computation, x: int, model: Baseline) -> int:
     if isinstance(model, MitigatedZeroShot):
         return _mitigated(found, x, model.mitigator_)
     if not isinstance(model, Adapted):
+        if model.changes_embeddings:
+            raise ExportError(f"{type(model).__name__} cannot be exported: {NO_EXPORT}")
         return x
     share = model.ratio if isinstance(model, Adapter) and model.variant == "clip-adapter" else None
     hidden = found.add(Affine, x, weight=model.hidden_weight_.T, bias=model.hidden_bias_)
@@ -292,7 +296,7 @@ def _projected(found: Computation, x: int, model: Any) -> int:
     if isinstance(model, OrthCali):
         x = _less(found, x, model.directions_.T * model.shrink_, model.directions_)
     elif not isinstance(model, OrthProj):
-        raise ExportError(f"{type(model).__name__} is not a method of this package, and cannot be exported")
+        raise ExportError(f"{type(model).__name__} cannot be exported: {NO_EXPORT}")
     return found.unit(_less(found, x, model.basis_.T, model.basis_))
 
 

@@ -16,7 +16,8 @@ from fairerclip.study.choose_model import choose_model
 from fairerclip.study.compare import data_of
 from fairerclip.study.comparison import Comparison, ComparisonRow, MethodRun
 from fairerclip.study.comparison_answer import finished
-from fairerclip.study.methods import Method, chosen_methods
+from fairerclip.study.method import Method
+from fairerclip.study.methods import chosen_methods
 from fairerclip.study.workers import Call, Failure, guarded
 
 

@@ -29,7 +29,8 @@ from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.fit_inputs import read_inputs
-from fairerclip.study.methods import CHECKPOINTS, SEARCH, Method, make
+from fairerclip.study.method import Method, make
+from fairerclip.study.methods import CHECKPOINTS, SEARCH
 from fairerclip.tuning.found_rows import FoundRows, find_rows
 from fairerclip.tuning.record import judged_figures
 
@@ -338,7 +339,8 @@ def fit_arguments(method: Method, experiment: Experiment) -> dict[str, Any]:
     given = (
         experiment.arguments(method.labels) if method.needs_sensitive else _without_groups(method, experiment)
     )
-    return given | experiment.sentences() if method.home in ("OrthProj", "OrthCali") else given
+    used = () if method.is_own else method.estimator.sentences
+    return given | {name: texts for name, texts in experiment.sentences().items() if name in used}
 
 
 def _without_groups(method: Method, experiment: Experiment) -> dict[str, Any]:

@@ -32,7 +32,8 @@ from fairerclip.study.comparison import (
 )
 from fairerclip.study.comparison_answer import answer_of
 from fairerclip.study.jobs import Job, run_jobs
-from fairerclip.study.methods import CANDIDATES, MAX_STEPS, SEARCH, Method, chosen_methods
+from fairerclip.study.method import Method
+from fairerclip.study.methods import CANDIDATES, MAX_STEPS, SEARCH, chosen_methods
 from fairerclip.study.paired_methods import PairedMethods
 from fairerclip.study.run_method import run_method
 from fairerclip.study.workers import Failure

@@ -20,7 +20,7 @@ from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.errors import OutputExistsError, ResultsFileError
 from fairerclip.report.answer_page import AnswerPage
 from fairerclip.study.jobs import MAX_STORED, Answer, Settings, Words
-from fairerclip.study.methods import Labels
+from fairerclip.study.method import Labels
 
 FORMAT: Final = "fairerclip-comparison"
 VERSION: Final = 2

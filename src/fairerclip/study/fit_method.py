@@ -11,7 +11,8 @@ from fairerclip.baselines.baseline import Baseline
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
 from fairerclip.study.choose_model import choose_model
-from fairerclip.study.methods import EMBEDDING, FITTABLE, MAX_STEPS, OWN, Method, check_labels, fit_key
+from fairerclip.study.method import Method
+from fairerclip.study.methods import EMBEDDING, FITTABLE, MAX_STEPS, OWN, check_labels, fit_key
 
 
 @dataclass(frozen=True, eq=False)

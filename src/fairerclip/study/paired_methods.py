@@ -18,7 +18,8 @@ from fairerclip.study.comparison import (
     PairedChange,
     Verdict,
 )
-from fairerclip.study.methods import METHODS, Method
+from fairerclip.study.method import Method
+from fairerclip.study.methods import METHODS
 
 RANK = {"none": 0, "validation": 0, "target": 1, "all": 2}
 """Rank of methods by the labels they use in training; all use labels of validation rows to choose a model."""

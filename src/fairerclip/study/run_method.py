@@ -13,7 +13,7 @@ from fairerclip.errors import LabelError
 from fairerclip.experiment import Experiment
 from fairerclip.study.choose_model import choose_model
 from fairerclip.study.comparison import MethodRun, PublishedChoice
-from fairerclip.study.methods import Method
+from fairerclip.study.method import Method
 
 
 def run_method(

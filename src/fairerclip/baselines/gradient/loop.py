@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fairerclip.baselines.baseline import Training, Validation
 from fairerclip.baselines.gradient.nets import Tensor, floats
 from fairerclip.baselines.gradient.recipes import Recipe, labels_of
+from fairerclip.baselines.training_data import Training, Validation
 from fairerclip.errors import NonFiniteError, ParameterError
 from fairerclip.metrics.groups.cells import cell_accuracies, shrunken_worst_group
 

@@ -7,8 +7,8 @@ from scipy.optimize import linear_sum_assignment
 
 from fairerclip._util.checks import check_choice
 from fairerclip._util.types import F64, Ints
-from fairerclip.baselines.baseline import Training
 from fairerclip.baselines.gradient.recipes import labels_of
+from fairerclip.baselines.training_data import Training
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import PromptError
 

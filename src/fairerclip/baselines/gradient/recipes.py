@@ -20,7 +20,7 @@ from fairerclip._util.checks import (
     check_within,
 )
 from fairerclip._util.types import Ints
-from fairerclip.baselines.baseline import Training
+from fairerclip.baselines.training_data import Training
 from fairerclip.errors import LabelError, ParameterError
 
 Progress = Callable[[dict[str, Any]], None]

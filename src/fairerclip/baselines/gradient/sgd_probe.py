@@ -10,9 +10,9 @@ import numpy as np
 from fairerclip._util.checks import check_choice, check_positive
 from fairerclip._util.extras import require
 from fairerclip._util.types import F64, Ints
-from fairerclip.baselines.baseline import Training
 from fairerclip.baselines.gradient.pseudo_groups import balanced_draw, pseudo_groups
 from fairerclip.baselines.gradient.recipes import Recipe, check_recipe, counted, labels_of, shuffled
+from fairerclip.baselines.training_data import Training
 
 UNIT_ROW_SCALE = 10.0
 """Factor of unit rows in training: the step size of the recipe is made for embeddings of this length."""

@@ -15,7 +15,8 @@ from fairerclip.metrics.names import DRIFT, RETRIEVAL
 from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.choose_model import fit_arguments
-from fairerclip.study.methods import chosen_methods, make
+from fairerclip.study.method import make
+from fairerclip.study.methods import chosen_methods
 from fairerclip.study.paper.accuracy import published_table
 from fairerclip.study.paper.context import Context, Outcome, job, parted
 from fairerclip.study.paper.fits import QUICK_FEATURES, preset_model

@@ -1,0 +1,162 @@
+"""What a baseline needs and receives: labels and prompts are resolved as in `FairerCLIP`, before a method learns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.arrays import as_numbers
+from fairerclip._util.types import F64, Ints
+from fairerclip.data.embedding_rows import check_rows, unit_rows
+from fairerclip.errors import PromptError, ShapeError
+from fairerclip.inputs.prompts import prototypes
+from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
+from fairerclip.inputs.target import ResolvedTarget, resolve_target
+
+VANISHED = 1e-10
+"""A unit prompt that a map makes shorter than this counts as zero: the rest is rounding error."""
+
+
+class Needs(NamedTuple):
+    """Inputs that a method must be given, and its paper."""
+
+    labels: str
+    """Labels of the training rows that are needed: "none", "target" (y) or "all" (y and true s)."""
+    text: bool
+    """Whether it needs class prompts."""
+    sensitive: bool
+    """Whether it needs sensitive values in training: true values, or prompts to predict them from."""
+    validation: bool
+    """Whether it needs validation rows with y and s, to stop or to learn from."""
+    paper: str
+    """Reference of the method."""
+
+
+class Validation(NamedTuple):
+    """Validation rows (m, p) with codes of class and group."""
+
+    X: F64
+    y: Ints
+    s: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Training rows with resolved labels and prompts, as a method receives them.
+
+    Attributes
+    ----------
+    X : array of shape (n, p)
+        Unit rows whose label is known; all rows if the method takes no labels.
+    y : array of shape (n,) or None
+        Class codes; None without labels.
+    s : array of shape (n,) or None
+        Group codes, true or predicted zero-shot; several attributes are crossed. None without sensitive values.
+    s_is_true : bool
+        Whether ``s`` was given for every row.
+    weight : array of shape (n,)
+        Row weights.
+    n_classes, n_groups : int
+        Numbers of classes and of groups.
+    text : array of shape (c, p) or None
+        One unit vector per class.
+    prompts : list of c arrays of shape (m, p), or None
+        Prompts of each class.
+    sensitive_prompts : list of arrays of shape (m, p), or None
+        Prompts of each sensitive value, over all attributes.
+    validation : Validation or None
+        Validation rows.
+    attribute_sizes : tuple of int
+        Number of entries of ``sensitive_prompts`` that belong to each attribute, in order.
+    spurious : array of shape (m, p) or None
+        Unit embeddings of sentences about the sensitive attributes.
+    counterfactual : tuple of arrays of shape (m, p), or None
+        For some classes, unit embeddings of sentences that name the class with a sensitive value.
+    """
+
+    X: F64
+    y: Ints | None
+    s: Ints | None
+    s_is_true: bool
+    weight: F64
+    n_classes: int
+    n_groups: int
+    text: F64 | None
+    prompts: list[NDArray[Any]] | None
+    sensitive_prompts: list[NDArray[Any]] | None
+    validation: Validation | None
+    attribute_sizes: tuple[int, ...] = ()
+    spurious: F64 | None = None
+    counterfactual: tuple[F64, ...] | None = None
+
+
+def resolve(
+    X: F64,
+    y: Any,
+    text: Any,
+    given: tuple[Any, Any],
+    weight: F64,
+    classes: Iterable[Any] | None,
+    missing_label: Any,
+    *,
+    learns: bool,
+) -> tuple[ResolvedTarget, ResolvedSensitive | None]:
+    """Return target and sensitive attributes of all rows; no attributes if neither values nor prompts are ``given``."""
+    target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing_label, learns=learns)
+    if all(values is None for values in given):
+        return target, None
+    sensitive = resolve_sensitive(
+        *(X, *given, target), kind="categorical", terms="each", missing_label=missing_label
+    )
+    return target, sensitive
+
+
+def collect(
+    X: F64, weight: F64, target: ResolvedTarget, sensitive: ResolvedSensitive | None, *, only_labelled: bool
+) -> Training:
+    """Collect the rows with their labels, weights, sensitive values and prompts."""
+    rows = np.ones(len(X), dtype=bool)
+    if only_labelled and target.guess is not None:
+        rows = ~target.guess.rows
+    groups = None if sensitive is None else sensitive.groups
+    prompts = {} if sensitive is None else sensitive.prompts
+    return Training(
+        X=X[rows],
+        y=target.codes[rows],
+        s=None if groups is None else groups[rows],
+        s_is_true=sensitive is not None and not sensitive.trust,
+        weight=weight[rows],
+        n_classes=len(target.classes),
+        n_groups=0 if groups is None else int(groups.max()) + 1,
+        text=prototypes(target.prompts) if target.has_text else None,
+        prompts=target.prompts if target.has_text else None,
+        sensitive_prompts=None if sensitive is None or not prompts else sensitive.all_prompts,
+        validation=None,
+        attribute_sizes=tuple(len(values.groups) for values in prompts.values()),
+    )
+
+
+def unit_sentences(given: Any, width: int, name: str) -> F64 | None:
+    """Check embeddings of sentences (m, p) and return them at unit length."""
+    if given is None:
+        return None
+    rows = as_numbers(given, name).astype(np.float64, copy=False)
+    if rows.ndim != 2 or rows.shape[1] != width or not len(rows):
+        raise ShapeError(f"{name} must have shape (m, {width}), as wide as X; got {rows.shape}")
+    check_rows(rows, name, zero_is_error=True)
+    return np.asarray(unit_rows(rows))
+
+
+def unit_prompts(T: F64, step: str) -> F64:
+    """Normalise prompts (m, p) after a step of the method, and raise if the step made one zero."""
+    vanished = np.flatnonzero(np.linalg.norm(T, axis=1) <= VANISHED)
+    if len(vanished):
+        raise PromptError(
+            f"nothing is left of class prompts {vanished.tolist()[:5]} after {step}: they lie in the span of the "
+            "sensitive prompts; give fewer or other sensitive prompts"
+        )
+    return unit_rows(T)
