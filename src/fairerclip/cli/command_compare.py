@@ -32,6 +32,20 @@ Methods = Annotated[
 Seeds = Annotated[
     int, typer.Option(callback=options.in_range, help="Number of seeds, for methods that depend on the seed.")
 ]
+Splits = Annotated[
+    int | None,
+    typer.Option(
+        callback=options.in_range,
+        help="Number of resampled splits in place of seeds: rows change places inside each class and group, and "
+        "intervals are for new rows.",
+    ),
+]
+GradientSplits = Annotated[
+    int,
+    typer.Option(
+        callback=options.in_range, help="Number of resampled splits for methods trained by gradient."
+    ),
+]
 MaxSteps = Annotated[
     int,
     typer.Option(callback=options.in_range, help="Largest number of batches of one training by gradient."),
@@ -53,6 +67,8 @@ def compare(
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
     seeds: Seeds = 3,
+    splits: Splits = None,
+    gradient_splits: GradientSplits = 5,
     jobs: options.Jobs = None,
     max_steps: MaxSteps = 20_000,
     plot: Plot = None,
@@ -78,13 +94,20 @@ def compare(
         return
     if task is None:
         raise typer.BadParameter("Missing argument 'TASK'.")
+    if splits is not None and save_best is not None:
+        raise typer.BadParameter(
+            "--save-best is for the splits of the task: leave out --splits, or fit the best method with "
+            "`fairerclip fit --method`."
+        )
     _check_outputs(output, plot, save_best, overwrite=overwrite)
     experiment = options.load_experiment(task, sensitive, classes)
     if output is not None:
         check_comparison(output, data_of(experiment), overwrite=overwrite)
     keys = options.split_names(methods)
     named = None if keys is None else tuple(keys)
-    settings = CompareOptions(named, seeds, jobs, max_steps, options.as_text(task))
+    settings = CompareOptions(
+        named, seeds, jobs, max_steps, options.as_text(task), splits=splits, gradient_splits=gradient_splits
+    )
     work = None if output is None else output / "runs"
     best = None
     with kept_when_stopped(work), show.warnings_as_lines():
