@@ -34,7 +34,15 @@ class SoftmaxSolution(NamedTuple):
 
 
 def softmax_path(
-    X: F64, y: Ints, weight: F64, n_classes: int, grid: Iterable[float], *, tol: float, max_iter: int
+    X: F64,
+    y: Ints,
+    weight: F64,
+    n_classes: int,
+    grid: Iterable[float],
+    *,
+    tol: float,
+    max_iter: int,
+    offset: F64 | None = None,
 ) -> Iterator[SoftmaxSolution]:
     """Minimise ``½‖W‖² + C·Σ wᵢ·CEᵢ`` for each C in turn, each from the solution of the nearest C so far.
 
@@ -52,6 +60,8 @@ def softmax_path(
         Largest norm of the gradient, relative to ‖W‖.
     max_iter : int
         Largest number of Newton steps for one C.
+    offset : array of shape (n, c), optional
+        Numbers that are added to the logits of the rows.
 
     Yields
     ------
@@ -67,7 +77,7 @@ def softmax_path(
     Newton steps are solved by conjugate gradients in the basis of the principal axes of the rows, where the diagonal
     is a good preconditioner. O(n·p² + p³) time once, and O(n·p·c) for each product with the Hessian.
     """
-    problem, solved = _shared_problem(X, y, weight, n_classes)
+    problem, solved = _shared_problem(X, y, weight, n_classes, offset)
     for C in grid:
         nearest = min(solved, key=lambda other: abs(math.log(C / other)), default=None)
         start = np.zeros((n_classes, X.shape[1] + 1)) if nearest is None else solved[nearest]
@@ -95,31 +105,33 @@ def shared_solutions() -> Iterator[None]:
         _LATEST.reset(token)
 
 
-def _shared_problem(X: F64, y: Ints, weight: F64, n_classes: int) -> tuple[_Problem, _Solved]:
+def _shared_problem(
+    X: F64, y: Ints, weight: F64, n_classes: int, offset: F64 | None
+) -> tuple[_Problem, _Solved]:
     """Return the problem of these rows and its solutions by C: the shared ones if they are of the same rows."""
     latest = _LATEST.get()
     if latest is None:
-        return _Problem(X, y, weight, n_classes), {}
+        return _Problem(X, y, weight, n_classes, offset), {}
     content = hashlib.blake2b(repr((X.shape, n_classes)).encode())
-    for array in (X, y, weight):
+    for array in (X, y, weight) if offset is None else (X, y, weight, offset):
         content.update(np.ascontiguousarray(array).data)
     key = content.digest()
     if key not in latest:
         latest.clear()  # only the latest rows are kept, so memory is that of one fit
-        latest[key] = (_Problem(X, y, weight, n_classes), {})
+        latest[key] = (_Problem(X, y, weight, n_classes, offset), {})
     return latest[key]
 
 
 class _Problem:
     """Rows, centred and rotated to their principal axes, with a column of ones for the intercept."""
 
-    def __init__(self, X: F64, y: Ints, weight: F64, n_classes: int) -> None:
+    def __init__(self, X: F64, y: Ints, weight: F64, n_classes: int, offset: F64 | None) -> None:
         self.mean = weight @ X / weight.sum()
         centred = X - self.mean
         inertia, self.axes = np.linalg.eigh((centred * weight[:, None]).T @ centred)
         self.inertia = np.append(np.maximum(inertia, 0.0), weight.sum())  # with the intercept's column
         self.X = np.column_stack([centred @ self.axes, np.ones(len(X))])
-        self.y, self.weight = y, weight
+        self.y, self.weight, self.offset = y, weight, offset
         self.onehot = np.eye(n_classes)[y]
         self.penalty = np.append(np.ones(X.shape[1]), 0.0)
         self.share = 0.5 if n_classes == 2 else 1.0
@@ -142,6 +154,8 @@ class _Problem:
     def value(self, theta: F64, C: float) -> tuple[float, F64]:
         """Return the objective and the class probabilities (n, c)."""
         scores = self.X @ theta.T
+        if self.offset is not None:
+            scores += self.offset
         scores -= scores.max(axis=1, keepdims=True)
         P = np.exp(scores)
         total = P.sum(axis=1)

@@ -22,6 +22,7 @@ from sklearn.base import clone
 
 from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.softmax import shared_solutions
+from fairerclip.baselines.stages import shared_stages
 from fairerclip.errors import FairerClipWarning, NonFiniteError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.judging.choose import Choice, choose
@@ -107,7 +108,7 @@ def choose_model(
         none = _no_offsets(first.model)
         return ChosenModel(first.model, none, first.parameters, 1, first.seconds, as_published=first)
     failures: list[str] = []
-    with shared_solutions():
+    with shared_solutions(), shared_stages():
         if method.labels == "validation":
             tried = _cross_fitted(method, experiment, seed, found.judged.rows)
         else:
