@@ -32,7 +32,7 @@ class AFR(L2Probe, LinearHead):
         γ of the weights ``exp(−γ·p̂)``, with the probability p̂ that the first head gives to the label of a row; 0
         weights all rows of a class alike. Published: 14 for Waterbirds, 1.8 for CelebA.
     lam : float, default=0.2
-        λ of the penalty ``λ‖W − W₀‖²`` of the refitted head. Published: 0.2 for Waterbirds, and none for CelebA, with
+        λ of the penalty ``λ‖W − W₀‖²`` of the refitted head, with its intercepts. Published: 0.2 for Waterbirds, and none for CelebA, with
         an early stop in its place.
     share : float, default=0.2
         Share of the rows of each class that is held out for the second stage.
@@ -52,15 +52,15 @@ class AFR(L2Probe, LinearHead):
 
     Notes
     -----
-    The first head W₀, b₀ is a probe on the other rows. The second stage minimises ``Σ μᵢ·CEᵢ + λ‖W − W₀‖²`` over the
-    held-out rows, with ``μᵢ ∝ exp(−γ·p̂ᵢ)/n_y``, where n_y is the number of held-out rows of the class, and ``Σ μᵢ = 1``.
-    With ``W = W₀ + V`` this is a probe with the logits of W₀ as offsets, which is convex in V. W is in units of the
-    standardised rows. A class with one row has it in both stages.
+    The first head W₀, b₀ is a probe on the other rows. Over the held-out rows the second stage minimises
+    ``Σ μᵢ·CEᵢ + λ(‖W − W₀‖² + ‖b − b₀‖²)``, with ``μᵢ ∝ exp(−γ·p̂ᵢ)/n_y``, where n_y is the number of held-out rows of the
+    class, and ``Σ μᵢ = 1``. With ``W = W₀ + V`` this is a probe with the logits of W₀ as offsets, which is convex in V.
+    W is in units of the standardised rows. A class with one row has it in both stages.
 
     Differences from the paper: it trains a whole network on the first part; here the encoder is frozen and the first
     head is a probe. The second stage is solved to convergence and not by 100 to 500 steps, so that λ must be positive.
-    The intercept is free, where the published penalty has it, too. Rows are not augmented. This is a new
-    implementation from the paper; no licence file was found with the published code.
+    Rows are not augmented. This is a new implementation from the paper; no licence file was found with the published
+    code.
 
     References
     ----------
@@ -113,6 +113,7 @@ class AFR(L2Probe, LinearHead):
             tol=self.tol,
             max_iter=self.max_iter,
             offset=logits[used],
+            free_intercept=False,
         )
         if not solution.converged:
             warn_unconverged(

@@ -43,6 +43,7 @@ def softmax_path(
     tol: float,
     max_iter: int,
     offset: F64 | None = None,
+    free_intercept: bool = True,
 ) -> Iterator[SoftmaxSolution]:
     """Minimise ``½‖W‖² + C·Σ wᵢ·CEᵢ`` for each C in turn, each from the solution of the nearest C so far.
 
@@ -62,6 +63,8 @@ def softmax_path(
         Largest number of Newton steps for one C.
     offset : array of shape (n, c), optional
         Numbers that are added to the logits of the rows.
+    free_intercept : bool, default=True
+        Whether the penalty leaves the intercepts out.
 
     Yields
     ------
@@ -77,7 +80,7 @@ def softmax_path(
     Newton steps are solved by conjugate gradients in the basis of the principal axes of the rows, where the diagonal
     is a good preconditioner. O(n·p² + p³) time once, and O(n·p·c) for each product with the Hessian.
     """
-    problem, solved = _shared_problem(X, y, weight, n_classes, offset)
+    problem, solved = _shared_problem(X, y, weight, n_classes, offset, free_intercept)
     for C in grid:
         nearest = min(solved, key=lambda other: abs(math.log(C / other)), default=None)
         start = np.zeros((n_classes, X.shape[1] + 1)) if nearest is None else solved[nearest]
@@ -106,34 +109,39 @@ def shared_solutions() -> Iterator[None]:
 
 
 def _shared_problem(
-    X: F64, y: Ints, weight: F64, n_classes: int, offset: F64 | None
+    X: F64, y: Ints, weight: F64, n_classes: int, offset: F64 | None, free_intercept: bool
 ) -> tuple[_Problem, _Solved]:
     """Return the problem of these rows and its solutions by C: the shared ones if they are of the same rows."""
     latest = _LATEST.get()
     if latest is None:
-        return _Problem(X, y, weight, n_classes, offset), {}
-    content = hashlib.blake2b(repr((X.shape, n_classes)).encode())
+        return _Problem(X, y, weight, n_classes, offset, free_intercept), {}
+    content = hashlib.blake2b(repr((X.shape, n_classes, free_intercept)).encode())
     for array in (X, y, weight) if offset is None else (X, y, weight, offset):
         content.update(np.ascontiguousarray(array).data)
     key = content.digest()
     if key not in latest:
         latest.clear()  # only the latest rows are kept, so memory is that of one fit
-        latest[key] = (_Problem(X, y, weight, n_classes, offset), {})
+        latest[key] = (_Problem(X, y, weight, n_classes, offset, free_intercept), {})
     return latest[key]
 
 
 class _Problem:
-    """Rows, centred and rotated to their principal axes, with a column of ones for the intercept."""
+    """Rows, centred and rotated to their principal axes, with a column of ones for the intercept.
 
-    def __init__(self, X: F64, y: Ints, weight: F64, n_classes: int, offset: F64 | None) -> None:
-        self.mean = weight @ X / weight.sum()
+    Rows are not centred if the intercept is penalised, since it would be another one.
+    """
+
+    def __init__(
+        self, X: F64, y: Ints, weight: F64, n_classes: int, offset: F64 | None, free_intercept: bool
+    ) -> None:
+        self.mean = weight @ X / weight.sum() if free_intercept else np.zeros(X.shape[1])
         centred = X - self.mean
         inertia, self.axes = np.linalg.eigh((centred * weight[:, None]).T @ centred)
         self.inertia = np.append(np.maximum(inertia, 0.0), weight.sum())  # with the intercept's column
         self.X = np.column_stack([centred @ self.axes, np.ones(len(X))])
         self.y, self.weight, self.offset = y, weight, offset
         self.onehot = np.eye(n_classes)[y]
-        self.penalty = np.append(np.ones(X.shape[1]), 0.0)
+        self.penalty = np.append(np.ones(X.shape[1]), 0.0 if free_intercept else 1.0)
         self.share = 0.5 if n_classes == 2 else 1.0
         self.rounding = _EPS * float(weight @ np.linalg.norm(self.X, axis=1))
 

@@ -57,7 +57,7 @@ LIKELIHOODS: list[Parameters] = [
     {"C": C, "gamma": gamma, "lam": lam}
     for C in (1.0, 0.01)
     for gamma in (14.0, 8.0, 4.0, 2.0, 0.0)
-    for lam in (0.2, 0.05, 0.01, 1e-3)
+    for lam in (0.2, 2.0, 0.02, 2e-3)
 ]
 """Of AFR: from the published 14 down to weights that balance the classes alone."""
 PRIORS: list[Parameters] = [
