@@ -87,7 +87,7 @@ class AFR(L2Probe, LinearHead):
     @property
     def title(self) -> str:
         """Name of the method with the weights of its first head."""
-        return f"{self._weighted()}AFR"
+        return f"{self._weighted()}AFR (automatic feature reweighting)"
 
     def _learn(self, data: Training) -> None:
         check_interval("gamma", self.gamma, 0, MOST_GAMMA, "[]")

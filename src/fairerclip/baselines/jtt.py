@@ -75,7 +75,7 @@ class JTT(L2Probe, LinearHead):
     @property
     def title(self) -> str:
         """Name of the method with its weights."""
-        return f"{self._weighted()}JTT"
+        return f"{self._weighted()}JTT (just train twice)"
 
     def _learn(self, data: Training) -> None:
         check_interval("upweight", self.upweight, 1, LARGEST, "[]")

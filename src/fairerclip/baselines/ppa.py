@@ -99,7 +99,7 @@ class PPA(LinearHead):
     @property
     def title(self) -> str:
         """Name of the method."""
-        return "PPA"
+        return "PPA (project, probe, aggregate)"
 
     def _learn(self, data: Training) -> None:
         check_within("tau", self.tau, 0.0, MOST_TAU)
