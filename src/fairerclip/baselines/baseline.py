@@ -154,8 +154,8 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         if needs.validation and validation is None:
             raise ParameterError(f"{name} needs validation rows with labels: give validation=(X, y, s)")
 
-    def _counterfactual(self, given: Any) -> tuple[F64, ...] | None:
-        """Check and return the sentences of each class that has any."""
+    def _counterfactual(self, given: Any) -> dict[int, F64] | None:
+        """Check and return the sentences of each class that has any, by class code."""
         if given is None:
             return None
         if not isinstance(given, Mapping) or not given:
@@ -167,11 +167,12 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
             raise PromptError(
                 f"counterfactual_text names {unknown[:5]}; the classes are {self.classes_.tolist()[:10]}"
             )
-        sentences = [
-            unit_sentences(rows, self.n_features_in_, f"counterfactual_text[{k!r}]")
+        codes = {name: code for code, name in enumerate(self.classes_.tolist())}
+        sentences = {
+            codes[k]: unit_sentences(rows, self.n_features_in_, f"counterfactual_text[{k!r}]")
             for k, rows in given.items()
-        ]
-        return tuple(rows for rows in sentences if rows is not None)
+        }
+        return {code: rows for code, rows in sentences.items() if rows is not None}
 
     def _validation(self, given: Any, missing_label: Any) -> Validation | None:
         if given is None:

@@ -106,7 +106,7 @@ class OrthCali(CosineHead):
                 )
             return _given_pairs(self.pairs, data.X.shape[1]), "given"
         if data.counterfactual is not None:
-            pairs = pairs_inside(data.counterfactual)
+            pairs = pairs_inside(list(data.counterfactual.values()))
             if not len(pairs):
                 raise PromptError("counterfactual_text has no class with two sentences, so there is no pair")
             return pairs, "counterfactual sentences"

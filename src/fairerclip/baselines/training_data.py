@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import check_rows, unit_rows
 from fairerclip.errors import PromptError, ShapeError
 from fairerclip.inputs.prompts import prototypes
-from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
+from fairerclip.inputs.sensitive import ResolvedSensitive, match_prompts, resolve_sensitive
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
 
 VANISHED = 1e-10
@@ -74,8 +74,11 @@ class Training:
         Number of entries of ``sensitive_prompts`` that belong to each attribute, in order.
     spurious : array of shape (m, p) or None
         Unit embeddings of sentences about the sensitive attributes.
-    counterfactual : tuple of arrays of shape (m, p), or None
+    counterfactual : mapping from class code to array of shape (m, p), or None
         For some classes, unit embeddings of sentences that name the class with a sensitive value.
+    value_codes : tuple of int arrays of shape (n,), or None
+        For each attribute of ``sensitive_prompts``, the places of the rows' values among its prompts, true or predicted
+        zero-shot; None for an attribute that has one value in all rows.
     """
 
     X: F64
@@ -91,7 +94,8 @@ class Training:
     validation: Validation | None
     attribute_sizes: tuple[int, ...] = ()
     spurious: F64 | None = None
-    counterfactual: tuple[F64, ...] | None = None
+    counterfactual: Mapping[int, F64] | None = None
+    value_codes: tuple[Ints | None, ...] = ()
 
 
 def resolve(
@@ -137,7 +141,21 @@ def collect(
         sensitive_prompts=None if sensitive is None or not prompts else sensitive.all_prompts,
         validation=None,
         attribute_sizes=tuple(len(values.groups) for values in prompts.values()),
+        value_codes=() if sensitive is None else _value_codes(sensitive, rows),
     )
+
+
+def _value_codes(sensitive: ResolvedSensitive, rows: NDArray[np.bool_]) -> tuple[Ints | None, ...]:
+    """Return, for each attribute with prompts, the codes of some rows in the order of its prompts."""
+    columns = {column.name: column for column in sensitive.attributes}
+    found: list[Ints | None] = []
+    for name, prompts in sensitive.prompts.items():
+        column = columns.get(name)
+        if column is None or column.codes is None or column.categories is None:
+            found.append(None)
+        else:
+            found.append(match_prompts(name, column.codes, column.categories, prompts)[0][rows])
+    return tuple(found)
 
 
 def unit_sentences(given: Any, width: int, name: str) -> F64 | None:

@@ -39,6 +39,8 @@ L1_PENALTIES = _settings("C", 1.0, [10.0 ** (k / 13) for k in range(-33, 7)])
 """From 0.003 to 3, as the published grids."""
 STRENGTHS = _settings("lam", 1000.0, [0.0, *(10.0 ** (k / 6) for k in range(-8, 31))])
 """Of Orth-Cali, up to 1e5."""
+SCALES = _settings("scale", 1.0, [k / 10 for k in range(40)])
+"""Of TIE, from no translation to 3.9 times the published one."""
 SHARES: list[Parameters] = [
     {"alpha": 0.5, "C": 1.0},
     {"alpha": 0.0},
@@ -123,6 +125,7 @@ METHODS = (
         seeded=False,
         needs_sensitive=True,
     ),
+    Method("tie", "TIE*", "none", "TIE", {}, SCALES, seeded=False, needs_sensitive=True),
     _fairerclip("none"),
     _probe("probe", "ERM probe, logistic", "target"),
     _probe("probe-balanced", "ERM probe, classes balanced", "target", class_weight="balanced"),
