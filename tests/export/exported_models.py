@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 
 from fairerclip import EmbeddingMitigator
-from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
+from fairerclip.baselines import DFR, LEACE, PRISM, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.errors import TextCollapseWarning
 from sample_rows import Embeddings
@@ -93,6 +93,7 @@ KINDS = {
             OrthCali(),
             LEACE(),
             LEACE("probe"),
+            PRISM(start="identity", lr=0.01),
             WiSE(),
         )
     },

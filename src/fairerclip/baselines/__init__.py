@@ -13,6 +13,7 @@ BASELINES = {
     "LinearProbe": "linear_probe",
     "OrthCali": "orth_cali",
     "OrthProj": "orth_proj",
+    "PRISM": "prism",
     "TIE": "tie",
     "WiSE": "wise",
     "ZeroShot": "zero_shot",

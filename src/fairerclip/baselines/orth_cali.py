@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +15,7 @@ from fairerclip.baselines.heads import (
     sensitive_values,
 )
 from fairerclip.baselines.orth_proj import PAPER, project, span
+from fairerclip.baselines.sentences import compose_pairs, pairs_inside
 from fairerclip.baselines.training_data import Needs, Training, unit_prompts
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import ParameterError, PromptError, ShapeError
@@ -133,37 +132,6 @@ def calibration(d: F64, lam: float) -> tuple[F64, F64]:
     _, sizes, U = np.linalg.svd(d, full_matrices=False)
     weight = lam / len(d) * sizes**2
     return np.asarray(U), np.asarray(weight / (1.0 + weight))
-
-
-def pairs_inside(groups: Sequence[F64]) -> F64:
-    """Return all pairs (m, 2, p) of rows of the same group; 5 sentences for each of 2 classes give 20.
-
-    Examples
-    --------
-    >>> pairs_inside([np.eye(3), np.eye(3)[:2]]).shape
-    (4, 2, 3)
-    """
-    pairs = [pair for rows in groups for pair in combinations(rows, 2)]
-    return np.asarray(pairs)
-
-
-def compose_pairs(text: F64, values: list[F64]) -> F64:
-    """Return pairs (m, 2, p) of ``n(t + u)`` for every class and every two values of an attribute.
-
-    Parameters
-    ----------
-    text : array of shape (c, p)
-        Unit vectors of the classes.
-    values : list of arrays of shape (v, p)
-        Unit vectors of the values of each attribute.
-    """
-    pairs = [
-        [unit_rows((t + u)[None])[0], unit_rows((t + w)[None])[0]]
-        for attribute in values
-        for t in text
-        for u, w in combinations(attribute, 2)
-    ]
-    return np.asarray(pairs)
 
 
 def _given_pairs(pairs: Any, p: int) -> F64:

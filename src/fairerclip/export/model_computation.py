@@ -20,6 +20,7 @@ from fairerclip.baselines.leace import LEACE
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.baselines.orth_cali import OrthCali
 from fairerclip.baselines.orth_proj import OrthProj
+from fairerclip.baselines.prism import PRISM
 from fairerclip.baselines.wise import WiSE
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.row_map import ProbabilityFeatures
@@ -257,6 +258,8 @@ def _embedded(found: Computation, x: int, model: Baseline) -> int:
     """Add what the method classifies."""
     if isinstance(model, LEACE):
         return _less(found, found.unit(x), model.right_, model.left_, model.mean_)
+    if isinstance(model, PRISM):
+        return found.add(Affine, x, weight=model.map_.T)
     if isinstance(model, MitigatedZeroShot):
         return _mitigated(found, x, model.mitigator_)
     if not isinstance(model, Adapted):
@@ -293,6 +296,8 @@ def _head(found: Computation, embedded: int, model: Baseline) -> int:
 
 def _projected(found: Computation, x: int, model: Any) -> int:
     """Add the map of prompts of the methods that project prompts."""
+    if isinstance(model, PRISM):
+        return found.unit(found.add(Affine, x, weight=model.map_.T))
     if isinstance(model, OrthCali):
         x = _less(found, x, model.directions_.T * model.shrink_, model.directions_)
     elif not isinstance(model, OrthProj):

@@ -41,6 +41,18 @@ STRENGTHS = _settings("lam", 1000.0, [0.0, *(10.0 ** (k / 6) for k in range(-8, 
 """Of Orth-Cali, up to 1e5."""
 SCALES = _settings("scale", 1.0, [k / 10 for k in range(40)])
 """Of TIE, from no translation to 3.9 times the published one."""
+DESCENTS: list[Parameters] = [
+    {"start": "random", "lr": 0.1, "steps": 167, "margin": 0.5},
+    *(
+        {"start": start, "lr": lr, "steps": steps, "margin": margin}
+        for start in ("random", "projection", "identity")
+        for lr in (0.1, 0.01, 0.001)
+        for steps in (8, 50)
+        for margin in (0.5, 0.0)
+    ),
+    *({"start": s, "lr": 0.0001, "steps": 50, "margin": 0.5} for s in ("random", "projection", "identity")),
+]
+"""Of PRISM: the published setting, other starts, shorter and fewer steps, and another margin."""
 SHARES: list[Parameters] = [
     {"alpha": 0.5, "C": 1.0},
     {"alpha": 0.0},
@@ -125,6 +137,17 @@ METHODS = (
         seeded=False,
         needs_sensitive=True,
     ),
+    Method(
+        "prism-mini",
+        "PRISM-mini",
+        "none",
+        "PRISM",
+        {"variant": "mini"},
+        ONCE,
+        seeded=False,
+        needs_sensitive=True,
+    ),
+    Method("prism", "PRISM", "none", "PRISM", {"variant": "learned"}, DESCENTS, needs_sensitive=True),
     Method("tie", "TIE*", "none", "TIE", {}, SCALES, seeded=False, needs_sensitive=True),
     _fairerclip("none"),
     _probe("probe", "ERM probe, logistic", "target"),
