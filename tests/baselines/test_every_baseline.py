@@ -13,7 +13,18 @@ from sklearn.exceptions import NotFittedError
 import fairerclip.baselines as baselines
 from block_sizes import in_blocks
 from fairerclip import FairerCLIP
-from fairerclip.baselines import DFR, LEACE, PRISM, TIE, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
+from fairerclip.baselines import (
+    DFR,
+    LEACE,
+    PRISM,
+    TIE,
+    LinearProbe,
+    OrthCali,
+    OrthProj,
+    Rotation,
+    WiSE,
+    ZeroShot,
+)
 from fairerclip.baselines.training_data import Needs
 from fairerclip.data import simulate
 from fairerclip.data.embedding_rows import unit_rows
@@ -41,6 +52,7 @@ MODELS = [
     LEACE("probe", class_weight="group"),
     PRISM("mini"),
     PRISM(random_state=0),
+    Rotation(),
     TIE(),
     WiSE(),
 ]

@@ -21,7 +21,7 @@ def literal(X, fitted_on, s, weight, attributes, scale):
         for a, values in enumerate(attributes):
             u = unit(values)
             own = (unit(fitted_on) @ u.T).argmax(axis=1) if s is None else s[a]
-            value = max(range(len(u)), key=lambda v: x @ u[v])  # noqa: B023 - used at once
+            value = max(range(len(u)), key=lambda v: x @ u[v])
             rows = unit(fitted_on)[own == value]
             if len(rows):
                 new = new - scale * np.average(rows @ u[value], weights=weight[own == value]) * u[value]

@@ -14,6 +14,7 @@ BASELINES = {
     "OrthCali": "orth_cali",
     "OrthProj": "orth_proj",
     "PRISM": "prism",
+    "Rotation": "rotation",
     "TIE": "tie",
     "WiSE": "wise",
     "ZeroShot": "zero_shot",

@@ -53,6 +53,8 @@ DESCENTS: list[Parameters] = [
     *({"start": s, "lr": 0.0001, "steps": 50, "margin": 0.5} for s in ("random", "projection", "identity")),
 ]
 """Of PRISM: the published setting, other starts, shorter and fewer steps, and another margin."""
+WEIGHTS = _settings("weight", 0.5, [k / 40 for k in range(1, 41)])
+"""Of the rotation, up to the projection."""
 SHARES: list[Parameters] = [
     {"alpha": 0.5, "C": 1.0},
     {"alpha": 0.0},
@@ -148,6 +150,16 @@ METHODS = (
         needs_sensitive=True,
     ),
     Method("prism", "PRISM", "none", "PRISM", {"variant": "learned"}, DESCENTS, needs_sensitive=True),
+    Method(
+        "rotation",
+        "Closed-form rotation",
+        "none",
+        "Rotation",
+        {},
+        WEIGHTS,
+        seeded=False,
+        needs_sensitive=True,
+    ),
     Method("tie", "TIE*", "none", "TIE", {}, SCALES, seeded=False, needs_sensitive=True),
     _fairerclip("none"),
     _probe("probe", "ERM probe, logistic", "target"),
