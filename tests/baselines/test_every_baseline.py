@@ -21,6 +21,7 @@ from fairerclip.baselines import (
     LinearProbe,
     OrthCali,
     OrthProj,
+    PerceptionCLIP,
     Rotation,
     WiSE,
     ZeroShot,
@@ -53,6 +54,7 @@ MODELS = [
     PRISM("mini"),
     PRISM(random_state=0),
     Rotation(),
+    PerceptionCLIP(),
     TIE(),
     WiSE(),
 ]

@@ -14,6 +14,7 @@ BASELINES = {
     "OrthCali": "orth_cali",
     "OrthProj": "orth_proj",
     "PRISM": "prism",
+    "PerceptionCLIP": "perception_clip",
     "Rotation": "rotation",
     "TIE": "tie",
     "WiSE": "wise",

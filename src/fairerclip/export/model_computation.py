@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.types import F64
+from fairerclip.baselines import BASELINES
 from fairerclip.baselines.adapter import Adapted, Adapter
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.heads import CosineHead, LinearHead
@@ -46,7 +47,7 @@ PARTS = ("classifier", "image", "text")
 """Functions of a model: rows → class scores, image rows → embeddings, and prompt rows → embeddings."""
 LARGEST_PHASE = 100.0
 """Largest bound of a phase x·ω whose cosine is taken in float32: the error of a phase is about 1e-7 of the bound."""
-NO_EXPORT = "there is no form of its map outside of the package; `apply` maps embeddings"
+NO_EXPORT = "there is no form of it outside of the package; `apply` takes it"
 """Why a method is not exported."""
 MOST_BYTES = (1 << 31) - (1 << 22)
 """Most bytes of the constants: a file of ONNX, a protocol buffer, is smaller than 2 GiB."""
@@ -290,7 +291,10 @@ def _head(found: Computation, embedded: int, model: Baseline) -> int:
     if isinstance(model, WiSE):
         embedded = found.unit(embedded)
     elif not isinstance(model, LinearHead | LEACE):
-        raise ExportError(f"{type(model).__name__} is not a method of this package, and cannot be exported")
+        name = type(model).__name__
+        if name not in BASELINES:
+            raise ExportError(f"{name} is not a method of this package, and cannot be exported")
+        raise ExportError(f"{name} cannot be exported: {NO_EXPORT}")
     return found.add(Affine, embedded, weight=model.coef_.T, bias=model.intercept_ + model.offsets_)
 
 

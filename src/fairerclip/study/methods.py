@@ -55,6 +55,12 @@ DESCENTS: list[Parameters] = [
 """Of PRISM: the published setting, other starts, shorter and fewer steps, and another margin."""
 WEIGHTS = _settings("weight", 0.5, [k / 40 for k in range(1, 41)])
 """Of the rotation, up to the projection."""
+TEMPERATURES: list[Parameters] = [
+    {"infer": infer, **setting}
+    for infer in ("classes", "contexts")
+    for setting in _settings("temperature", 1.0, [10.0 ** (k / 5) for k in range(-5, 15)])
+]
+"""Of PerceptionCLIP, from 0.1, nearly one context, to 631, nearly the mean over all of them."""
 SHARES: list[Parameters] = [
     {"alpha": 0.5, "C": 1.0},
     {"alpha": 0.0},
@@ -157,6 +163,16 @@ METHODS = (
         "Rotation",
         {},
         WEIGHTS,
+        seeded=False,
+        needs_sensitive=True,
+    ),
+    Method(
+        "perception-clip",
+        "PerceptionCLIP",
+        "none",
+        "PerceptionCLIP",
+        {},
+        TEMPERATURES,
         seeded=False,
         needs_sensitive=True,
     ),
