@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 
 from fairerclip import EmbeddingMitigator
-from fairerclip.baselines import DFR, LEACE, PRISM, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
+from fairerclip.baselines import DFR, LEACE, PRISM, LinearProbe, OrthCali, OrthProj, RoboShot, WiSE, ZeroShot
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.errors import TextCollapseWarning
 from sample_rows import Embeddings
@@ -94,6 +94,7 @@ KINDS = {
             LEACE(),
             LEACE("probe"),
             PRISM(start="identity", lr=0.01),
+            RoboShot(boost=0.5),
             WiSE(),
         )
     },

@@ -15,6 +15,7 @@ BASELINES = {
     "OrthProj": "orth_proj",
     "PRISM": "prism",
     "PerceptionCLIP": "perception_clip",
+    "RoboShot": "roboshot",
     "Rotation": "rotation",
     "TIE": "tie",
     "WiSE": "wise",

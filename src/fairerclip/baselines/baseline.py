@@ -21,6 +21,7 @@ from fairerclip.baselines.training_data import (
     Validation,
     collect,
     resolve,
+    text_pairs_of,
     unit_prompts,
     unit_sentences,
 )
@@ -88,6 +89,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         validation: tuple[Any, Any, Any] | None = None,
         spurious_text: Any = None,
         counterfactual_text: Mapping[Any, Any] | None = None,
+        text_pairs: Mapping[str, Any] | None = None,
     ) -> Baseline:
         """Fit the model.
 
@@ -99,11 +101,14 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         validation : tuple (X, y, s), optional
             Validation rows with class and sensitive labels.
         spurious_text : array of shape (m, p), optional
-            Embeddings of sentences about the sensitive attributes, whose span `OrthProj` and `OrthCali` project out.
-            Other methods ignore it.
+            Embeddings of sentences about the sensitive attributes, whose span `OrthProj`, `OrthCali` and `PRISM`
+            project out. Other methods ignore it.
         counterfactual_text : mapping from class to array of shape (m, p), optional
-            Embeddings of sentences that name the class together with a sensitive value, for `OrthCali`. Other methods
-            ignore it.
+            Embeddings of sentences that name the class together with a sensitive value, for `OrthCali`, `PRISM` and
+            `PerceptionCLIP`. Other methods ignore it.
+        text_pairs : mapping from "harmful" or "helpful" to array of shape (m, 2, p), optional
+            Embeddings of pairs of sentences whose difference is to be removed or strengthened, for `RoboShot`. Other
+            methods ignore it.
 
         Returns
         -------
@@ -117,6 +122,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         forget_details(self)
         weight = check_weights(sample_weight, len(X))
         sources = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
+        sources.append(text_pairs if "text_pairs" in self.sentences else None)
         self._require(y, text, sensitive_features, sources, validation)
         learns = self.requirements.labels != "none"
         given = (sensitive_features, sensitive_text)
@@ -131,6 +137,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
                 validation=self._validation(validation, missing_label),
                 spurious=unit_sentences(spurious_text, X.shape[1], "spurious_text"),
                 counterfactual=self._counterfactual(counterfactual_text),
+                pairs=text_pairs_of(text_pairs, X.shape[1]),
             )
         )
         return self

@@ -16,9 +16,8 @@ from fairerclip.baselines.heads import (
 )
 from fairerclip.baselines.orth_proj import PAPER, project, span
 from fairerclip.baselines.sentences import compose_pairs, pairs_inside
-from fairerclip.baselines.training_data import Needs, Training, unit_prompts
-from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.errors import ParameterError, PromptError, ShapeError
+from fairerclip.baselines.training_data import Needs, Training, unit_pairs, unit_prompts
+from fairerclip.errors import ParameterError, PromptError
 
 
 class OrthCali(CosineHead):
@@ -103,7 +102,7 @@ class OrthCali(CosineHead):
                 raise ParameterError(
                     "pairs= and counterfactual_text= both say what to bring together: give one"
                 )
-            return _given_pairs(self.pairs, data.X.shape[1]), "given"
+            return unit_pairs(self.pairs, data.X.shape[1], "pairs"), "given"
         if data.counterfactual is not None:
             pairs = pairs_inside(list(data.counterfactual.values()))
             if not len(pairs):
@@ -132,18 +131,3 @@ def calibration(d: F64, lam: float) -> tuple[F64, F64]:
     _, sizes, U = np.linalg.svd(d, full_matrices=False)
     weight = lam / len(d) * sizes**2
     return np.asarray(U), np.asarray(weight / (1.0 + weight))
-
-
-def _given_pairs(pairs: Any, p: int) -> F64:
-    try:
-        array = np.asarray(pairs, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        array = np.empty(0)
-    if array.ndim != 3 or array.shape[1:] != (2, p) or not len(array):
-        raise ShapeError(
-            f"pairs must be embeddings of shape (m, 2, {p}), as wide as X; got {np.shape(pairs)}"
-        )
-    rows = array.reshape(-1, p)
-    if not np.isfinite(rows).all() or not rows.any(axis=1).all():
-        raise PromptError("pairs must be finite embeddings, none of them zero; embed their prompts again")
-    return unit_rows(rows).reshape(array.shape)

@@ -17,6 +17,8 @@ from fairerclip.inputs.prompts import prototypes
 from fairerclip.inputs.sensitive import ResolvedSensitive, match_prompts, resolve_sensitive
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
 
+PAIR_KINDS = ("harmful", "helpful")
+"""Kinds of ``text_pairs``."""
 VANISHED = 1e-10
 """A unit prompt that a map makes shorter than this counts as zero: the rest is rounding error."""
 
@@ -76,6 +78,8 @@ class Training:
         Unit embeddings of sentences about the sensitive attributes.
     counterfactual : mapping from class code to array of shape (m, p), or None
         For some classes, unit embeddings of sentences that name the class with a sensitive value.
+    pairs : mapping from "harmful" or "helpful" to array of shape (m, 2, p), or None
+        Unit embeddings of pairs of sentences.
     value_codes : tuple of int arrays of shape (n,), or None
         For each attribute of ``sensitive_prompts``, the places of the rows' values among its prompts, true or predicted
         zero-shot; None for an attribute that has one value in all rows.
@@ -95,6 +99,7 @@ class Training:
     attribute_sizes: tuple[int, ...] = ()
     spurious: F64 | None = None
     counterfactual: Mapping[int, F64] | None = None
+    pairs: Mapping[str, F64] | None = None
     value_codes: tuple[Ints | None, ...] = ()
 
 
@@ -167,6 +172,33 @@ def unit_sentences(given: Any, width: int, name: str) -> F64 | None:
         raise ShapeError(f"{name} must have shape (m, {width}), as wide as X; got {rows.shape}")
     check_rows(rows, name, zero_is_error=True)
     return np.asarray(unit_rows(rows))
+
+
+def unit_pairs(given: Any, width: int, name: str) -> F64:
+    """Check embeddings of pairs of sentences (m, 2, p) and return them at unit length."""
+    try:
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = np.empty(0)
+    if array.ndim != 3 or array.shape[1:] != (2, width) or not len(array):
+        raise ShapeError(
+            f"{name} must be embeddings of shape (m, 2, {width}), as wide as X; got {np.shape(given)}"
+        )
+    rows = array.reshape(-1, width)
+    if not np.isfinite(rows).all() or not rows.any(axis=1).all():
+        raise PromptError(f"{name} must be finite embeddings, none of them zero; embed their prompts again")
+    return unit_rows(rows).reshape(array.shape)
+
+
+def text_pairs_of(given: Any, width: int) -> dict[str, F64] | None:
+    """Check harmful and helpful pairs of sentences and return them at unit length."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not given or set(given) - set(PAIR_KINDS):
+        raise PromptError(
+            f'text_pairs must be a mapping with "harmful", "helpful" or both; got {given!r:.60}'
+        )
+    return {kind: unit_pairs(pairs, width, f"text_pairs[{kind!r}]") for kind, pairs in given.items()}
 
 
 def unit_prompts(T: F64, step: str) -> F64:

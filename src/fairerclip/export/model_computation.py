@@ -22,6 +22,7 @@ from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.baselines.orth_cali import OrthCali
 from fairerclip.baselines.orth_proj import OrthProj
 from fairerclip.baselines.prism import PRISM
+from fairerclip.baselines.roboshot import RoboShot
 from fairerclip.baselines.wise import WiSE
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.row_map import ProbabilityFeatures
@@ -261,6 +262,9 @@ def _embedded(found: Computation, x: int, model: Baseline) -> int:
         return _less(found, found.unit(x), model.right_, model.left_, model.mean_)
     if isinstance(model, PRISM):
         return found.add(Affine, x, weight=model.map_.T)
+    if isinstance(model, RoboShot):
+        x = _less(found, x, model.remove * model.harmful_.T, model.harmful_)
+        return found.unit(_less(found, x, -model.boost * model.helpful_.T, model.helpful_))
     if isinstance(model, MitigatedZeroShot):
         return _mitigated(found, x, model.mitigator_)
     if not isinstance(model, Adapted):

@@ -53,6 +53,12 @@ DESCENTS: list[Parameters] = [
     *({"start": s, "lr": 0.0001, "steps": 50, "margin": 0.5} for s in ("random", "projection", "identity")),
 ]
 """Of PRISM: the published setting, other starts, shorter and fewer steps, and another margin."""
+BOOSTS: list[Parameters] = [
+    {"remove": remove, "boost": boost}
+    for boost in (1.0, 0.0, 0.5, 2.0, 4.0)
+    for remove in (1.0, 0.0, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25)
+]
+"""Of RoboShot."""
 WEIGHTS = _settings("weight", 0.5, [k / 40 for k in range(1, 41)])
 """Of the rotation, up to the projection."""
 TEMPERATURES: list[Parameters] = [
@@ -156,6 +162,7 @@ METHODS = (
         needs_sensitive=True,
     ),
     Method("prism", "PRISM", "none", "PRISM", {"variant": "learned"}, DESCENTS, needs_sensitive=True),
+    Method("roboshot", "RoboShot", "none", "RoboShot", {}, BOOSTS, seeded=False, needs_sensitive=True),
     Method(
         "rotation",
         "Closed-form rotation",
