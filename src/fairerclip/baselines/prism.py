@@ -119,6 +119,7 @@ class PRISM(CosineHead):
         return "PRISM-mini" if self.variant == "mini" else "PRISM"
 
     def _learn(self, data: Training) -> None:
+        self.diagnostics_: dict[str, Any]
         check_choice("variant", self.variant, VARIANTS)
         check_choice("start", self.start, STARTS)
         check_positive("lr", self.lr)

@@ -43,8 +43,8 @@ class RoboShot(CosineHead):
     -----
     With an orthonormal basis q of the differences ``a − b`` of harmful pairs, ``x ← n(x − cos(x, q_k)·q_k)`` for every
     k; then ``x ← n(x + cos(x, q_k)·q_k)`` with a basis of helpful pairs. Normalising in between changes the length
-    only, so all steps together are ``n((I + HᵀH)(I − QᵀQ) x)``, which does not depend on the order of pairs or the choice of
-    the bases.
+    only, so all steps together are ``n((I + HᵀH)(I − QᵀQ) x)``, which does not depend on the order of pairs or the
+    choice of the bases.
 
     Pairs are given as ``text_pairs={"harmful": (m, 2, p), "helpful": (m, 2, p)}``; a kind that is absent is left out.
     Without ``text_pairs``, the prompts of each two values of an attribute are harmful pairs, and those of each two
