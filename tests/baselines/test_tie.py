@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from fairerclip.baselines import TIE, ZeroShot
+from fairerclip.data import save_task, simulate
 from fairerclip.errors import ConstantSensitiveWarning, ExportError, ParameterError, PromptError
 from fairerclip.export.model_computation import computation_of
 
@@ -104,6 +105,22 @@ def test_what_is_wrong_is_named(embeddings):
     for part in ("classifier", "image"):
         with pytest.raises(ExportError, match="TIE cannot be exported"):
             computation_of(model, part)
+
+
+def test_it_is_fitted_applied_and_audited_from_the_command_line(run, tmp_path):
+    task = simulate("waterbirds", seed=1, scale=0.05, width=32)
+    file, folder = save_task(task, tmp_path / "birds.npz"), tmp_path / "model"
+    np.save(tmp_path / "images.npy", task.test.X)
+    for words in (
+        ("fit", file, "--method", "tie", "-o", folder),
+        ("apply", folder, tmp_path / "images.npy", "-o", tmp_path / "answers.npz"),
+        ("audit", file, "--after", folder),
+    ):
+        code, out, err = run(*words)
+        assert code == 0, err
+    assert "TIE*" in out
+    with np.load(tmp_path / "answers.npz") as answers:
+        assert any(len(answers[key]) == len(task.test.X) for key in answers)
 
 
 def test_a_background_in_images_and_class_prompts_loses_its_effect():

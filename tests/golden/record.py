@@ -18,11 +18,16 @@ from fairerclip import EmbeddingMitigator, FairerCLIP, FairerCLIPSearch, load
 from fairerclip.baselines import (
     DFR,
     LEACE,
+    PRISM,
+    TIE,
     Adapter,
     ContrastiveAdapter,
     LinearProbe,
     OrthCali,
     OrthProj,
+    PerceptionCLIP,
+    RoboShot,
+    Rotation,
     WiSE,
     ZeroShot,
 )
@@ -103,7 +108,9 @@ def models() -> dict[str, object]:
     search.fit(three.X, validation=(three.X, None, three.s), **three.prompts())
     out["ranking"] = search.best_estimator_
     validation = (three.X, three.y, three.s)
-    for model in (ZeroShot(), LinearProbe(), OrthProj(), OrthCali(), LEACE(), LEACE("probe"), WiSE(0.3)):
+    prompted = (PRISM("mini"), PerceptionCLIP(), RoboShot(), Rotation(), TIE())
+    plain = (ZeroShot(), LinearProbe(), OrthProj(), OrthCali(), LEACE(), LEACE("probe"), WiSE(0.3))
+    for model in (*plain, *prompted):
         name = type(model).__name__.lower() + ("-probe" if getattr(model, "head", None) == "probe" else "")
         add(f"baseline-{name}", model, three, three.y)
     for model in (DFR(random_state=0), Adapter(random_state=0), ContrastiveAdapter(random_state=0)):
