@@ -32,6 +32,10 @@ KINDS = {
     },
     **{f"baseline {name}": f"baseline-7/{name}" for name in ("linearprobe", "orthcali", "orthproj", "wise")},
     **{f"baseline {name}": f"baseline-7/{name}" for name in ("afr", "jtt", "ppa")},
+    **{
+        f"baseline {name}": f"baseline-7/{name}"
+        for name in ("perceptionclip", "prism", "roboshot", "rotation", "tie")
+    },
     "baseline zeroshot": "baseline-7/zeroshot",
 }
 FILES = ("model.safetensors", "fairerclip.json", "README.md")

@@ -169,7 +169,7 @@ class Experiment:
         }
 
     def sentences(self) -> dict[str, Any]:
-        """Return the arguments of Orth-Proj and Orth-Cali besides `arguments`: spurious and counterfactual sentences.
+        """Return the arguments of some methods besides `arguments`: their sentences and pairs of sentences.
 
         A task does not tell which attribute its sentences are about: they are used only if all attributes are chosen.
         """
@@ -183,9 +183,9 @@ class Experiment:
             texts = {
                 name: task.counterfactual.text[task.counterfactual.classes == k] for name, k in codes.items()
             }
-            arguments["counterfactual_text"] = {
-                name: text for name, text in texts.items() if len(text)
-            } or None
+            arguments["counterfactual_text"] = {k: text for k, text in texts.items() if len(text)} or None
+        if task.sentence_pairs:
+            arguments["text_pairs"] = {kind: pairs.text for kind, pairs in task.sentence_pairs.items()}
         return arguments
 
     def _sensitive_text(self, texts: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:

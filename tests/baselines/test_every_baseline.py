@@ -1,5 +1,6 @@
 """What holds for every baseline that needs numpy and scikit-learn alone."""
 
+import re
 import subprocess
 import sys
 
@@ -12,7 +13,23 @@ from sklearn.exceptions import NotFittedError
 import fairerclip.baselines as baselines
 from block_sizes import in_blocks
 from fairerclip import FairerCLIP
-from fairerclip.baselines import AFR, DFR, JTT, LEACE, PPA, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
+from fairerclip.baselines import (
+    AFR,
+    DFR,
+    JTT,
+    LEACE,
+    PPA,
+    PRISM,
+    TIE,
+    LinearProbe,
+    OrthCali,
+    OrthProj,
+    PerceptionCLIP,
+    RoboShot,
+    Rotation,
+    WiSE,
+    ZeroShot,
+)
 from fairerclip.baselines.training_data import Needs
 from fairerclip.data import simulate
 from fairerclip.data.embedding_rows import unit_rows
@@ -38,6 +55,12 @@ MODELS = [
     OrthCali(),
     LEACE(),
     LEACE("probe", class_weight="group"),
+    PRISM("mini"),
+    PRISM(random_state=0),
+    RoboShot(),
+    Rotation(),
+    PerceptionCLIP(),
+    TIE(),
     WiSE(),
     JTT(5.0),
     AFR(2.0, random_state=0),
@@ -129,8 +152,9 @@ def test_it_has_the_signature_of_the_estimator(model):
 @every
 def test_it_says_what_it_needs_and_whose_it_is(model):
     assert isinstance(type(model).needs, Needs)
-    assert "arXiv:" in model.needs.paper
-    assert model.needs.paper.split("arXiv:")[1] in type(model).__doc__
+    found = re.search(r"(arXiv|openreview):\S+", model.needs.paper)
+    assert found is not None
+    assert found[0] in type(model).__doc__
     assert set(model.shapes) == set(model.fitted)
 
 

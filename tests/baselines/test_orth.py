@@ -6,8 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
 from fairerclip.baselines import OrthCali, OrthProj, ZeroShot
-from fairerclip.baselines.orth_cali import calibration, compose_pairs
+from fairerclip.baselines.orth_cali import calibration
 from fairerclip.baselines.orth_proj import project, span
+from fairerclip.baselines.sentences import compose_pairs
 from fairerclip.errors import ConstantSensitiveWarning, ParameterError, PromptError, ShapeError
 
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.baselines import LEACE, OrthCali, OrthProj, ZeroShot, load_baseline
-from fairerclip.data import Sentences, simulate
+from fairerclip.data import SentencePairs, Sentences, simulate
 from fairerclip.data.prompts import encode_prompts, load_prompts
 from fairerclip.errors import ParameterError, PromptError, ShapeError
 from fairerclip.experiment import Experiment
@@ -168,6 +168,15 @@ def test_sentences_are_for_all_attributes_of_a_task_or_for_none(birds):
     two = replace(birds, sensitive={**birds.sensitive, "other": other})
     assert Experiment.of(two, [name]).sentences() == {}
     assert set(Experiment.of(two, [name, "other"]).sentences()) == {"spurious_text", "counterfactual_text"}
+
+
+def test_pairs_of_a_task_reach_roboshot_alone(birds):
+    pairs = SentencePairs(np.random.default_rng(0).normal(size=(3, 2, 32)), (("a", "b"),) * 3)
+    experiment = Experiment.of(replace(birds, harmful=pairs))
+    for method in chosen_methods(["roboshot", "orth-cali"]):
+        assert ("text_pairs" in fit_arguments(method, experiment)) == (method.key == "roboshot")
+    found = run_method(chosen_methods(["roboshot"])[0], experiment, seed=0)
+    assert any("3 harmful and 0 helpful pairs, given" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("key", ["orth-proj", "orth-cali"])

@@ -166,6 +166,7 @@ def test_spurious_and_counterfactual_sentences_go_into_the_task(run, files, abou
     parts = {
         "spurious": ["in a room.", "in a forest."],
         "counterfactual": counterfactual,
+        "harmful": [["in a room.", "in a field."]],
         "sensitive": sensitive,
     }
     files.prompts.write_text(json.dumps({**PROMPTS, **parts}))
@@ -176,10 +177,14 @@ def test_spurious_and_counterfactual_sentences_go_into_the_task(run, files, abou
     assert code == 0, err
     task = load_task(files.folder / "t.npz")
     if not about_all:  # they may be about the time of the day, which the task knows nothing of
-        assert (task.spurious, task.counterfactual) == (None, None)
+        assert (task.spurious, task.counterfactual, task.harmful) == (None, None, None)
         assert "counterfactual sentences of the prompts are left out" in out
         return
     assert "Sentences for Orth-Proj and Orth-Cali: 2 spurious, 4 counterfactual." in out
+    assert "Pairs of sentences for RoboShot: 1 harmful." in out
+    np.testing.assert_allclose(task.harmful.text[0, 1], vector("in a field."), atol=1e-6)
+    assert task.harmful.prompts == (("in a room.", "in a field."),)
+    assert task.helpful is None
     assert task.spurious.prompts == ("in a room.", "in a forest.")
     np.testing.assert_allclose(task.spurious.text[1], vector("in a forest."), atol=1e-6)
     assert [task.class_names[k] for k in task.counterfactual.classes] == ["dog", "dog", "cat", "cat"]

@@ -260,6 +260,12 @@ BAD = {
         changed(counterfactual=[{"class": "cat", "sensitive": {"sex": "male"}, "prompt": "x"}]),
         "expected a known attribute",
     ),
+    "a pair of three": (
+        changed(harmful=[["a", "b", "c"]]),
+        r"harmful\[0\]: expected a pair of two different",
+    ),
+    "a pair of the same": (changed(helpful=[["a", "a"]]), r"helpful\[0\]: expected a pair of two different"),
+    "a pair with a number": (changed(helpful=[["a", 1]]), r"helpful\[0\]: expected text, got 1"),
     "counterfactual without value": (
         changed(counterfactual=[{"class": "cat", "sensitive": {}, "prompt": "x"}]),
         "at least one attribute",
@@ -348,6 +354,22 @@ def test_prompts_kept_apart_are_one_array_per_class(tmp_path):
     assert [one.shape for one in encoded.sensitive["place"].text] == [(1, 16), (1, 16)]
     assert encoded.class_names == ("cat", "dog")
     assert encoded.target_prompts == (("a cat", "a kitten"), ("a dog",))
+
+
+def test_harmful_and_helpful_pairs_are_embedded(tmp_path):
+    data = good() | {
+        "harmful": [["at home", "in the street"]],
+        "helpful": [["a tail", "ears"], ["ears", "a paw"]],
+    }
+    prompts = load_prompts(write(tmp_path, data))
+    assert prompts.helpful[1] == ("ears", "a paw")
+    assert prompts.all_prompts()[-3:] == ["a tail", "ears", "a paw"]
+    lengths = lambda sentences: np.array([[len(s), 1.0] for s in sentences])  # noqa: E731
+    encoded = encode_prompts(prompts, lengths, average=True)
+    assert encoded.harmful.vectors.shape == (1, 2, 2)
+    np.testing.assert_allclose(encoded.helpful.vectors[1, 1], np.array([5, 1]) / np.sqrt(26), atol=1e-6)
+    assert encoded.helpful.prompts == prompts.helpful
+    assert encode_prompts(load_prompts(write(tmp_path, good())), lengths, average=True).harmful is None
 
 
 def test_counterfactuals_carry_the_codes_of_class_and_value(tmp_path):

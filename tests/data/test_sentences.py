@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairerclip.auditing.run import digest
-from fairerclip.data import Sentences, Split, Task, load_task, save_task, simulate
+from fairerclip.data import SentencePairs, Sentences, Split, Task, load_task, save_task, simulate
 from fairerclip.errors import TaskFileError
 
 RNG = np.random.default_rng(0)
@@ -16,6 +16,8 @@ BOTH = Sentences(
 )
 
 QUERIES = Sentences(RNG.normal(size=(2, 32)).astype(np.float32), ("a nest", "a bird that dives"))
+HARMFUL = SentencePairs(RNG.normal(size=(2, 2, 32)).astype(np.float32), (("land", "water"), ("a b", "é")))
+HELPFUL = SentencePairs(RNG.normal(size=(1, 2, 32)).astype(np.float32), (("a beak", "a bill"),))
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,9 @@ def bare():
 
 @pytest.fixture(scope="module")
 def task(bare):
-    return replace(bare, spurious=SPURIOUS, counterfactual=BOTH, queries=QUERIES)
+    return replace(
+        bare, spurious=SPURIOUS, counterfactual=BOTH, queries=QUERIES, harmful=HARMFUL, helpful=HELPFUL
+    )
 
 
 @pytest.mark.parametrize("name", ["t.npz", "t.safetensors", "t"])
@@ -35,6 +39,8 @@ def test_sentences_come_back_from_every_form(tmp_path, task, bare, name):
         (back.spurious, SPURIOUS),
         (back.counterfactual, BOTH),
         (back.queries, QUERIES),
+        (back.harmful, HARMFUL),
+        (back.helpful, HELPFUL),
     ):
         np.testing.assert_array_equal(found.text, given.text)
         assert found.prompts == given.prompts
@@ -44,6 +50,7 @@ def test_sentences_come_back_from_every_form(tmp_path, task, bare, name):
     assert plain.spurious is None
     assert plain.counterfactual is None
     assert plain.queries is None
+    assert plain.sentence_pairs == {}
 
 
 def test_the_digest_covers_them_only_where_there_are_any(task, bare):
@@ -56,9 +63,11 @@ def test_the_digest_covers_them_only_where_there_are_any(task, bare):
         replace(bare, counterfactual=BOTH),
         replace(bare, counterfactual=replace(BOTH, classes=BOTH.classes[::-1].copy())),
         replace(bare, queries=QUERIES),
+        replace(bare, harmful=HARMFUL),
+        replace(bare, helpful=HARMFUL),
         task,
     ]
-    assert len({digest(part) for part in [bare, *parts]}) == 6
+    assert len({digest(part) for part in [bare, *parts]}) == 8
 
 
 T, C = SPURIOUS.text, BOTH.classes
@@ -89,6 +98,15 @@ T, C = SPURIOUS.text, BOTH.classes
             {"text_queries": T, "query_prompts": np.array(["a"])},
             "query_prompts: expected a text for each of the 3",
         ),
+        ({"text_harmful": T}, r"text_harmful: expected floats \(m, 2, 32\)"),
+        ({"text_helpful": HELPFUL.text * np.nan}, "counted over pairs and sentences: expected finite"),
+        ({"text_harmful": HARMFUL.text[:0]}, "expected 1 to 10000 pairs, got 0"),
+        ({"harmful_prompts": np.array([["a", "b"]])}, "expected text_harmful with harmful_prompts, got none"),
+        (
+            {"text_helpful": HELPFUL.text, "helpful_prompts": np.array(["a", "b"])},
+            "each of the 1 × 2 sentences",
+        ),
+        ({"text_helpful": HELPFUL.text, "helpful_prompts": np.array([["a", " "]])}, "or empty ones"),
         ({"text_querys": T}, "did you mean 'text_queries'"),
         ({"text_spurius": T}, "did you mean 'text_spurious'"),
     ],
@@ -106,10 +124,23 @@ def test_sentences_need_no_words(tmp_path, bare):
         text_target=bare.text_target,
         text_spurious=T,
         text_queries=T,
+        text_harmful=HARMFUL.text,
     )
     task = load_task(tmp_path / "t.npz")
     assert task.spurious.prompts[1] == "spurious sentence 2"
     assert task.queries.prompts[1] == "query 2"
+    assert task.harmful.prompts[1] == ("harmful sentence 3", "harmful sentence 4")
+
+
+def test_pairs_in_a_folder_must_be_pairs(tmp_path, task):
+    folder = save_task(task, tmp_path / "t")
+    toml = folder / "task.toml"
+    text = toml.read_text(encoding="utf-8")
+    assert 'helpful_prompts = [["a beak", "a bill"]]' in text
+    for wrong in ('["a beak"]', '[["a beak"]]', '[["a beak", 1]]'):
+        toml.write_text(text.replace('[["a beak", "a bill"]]', wrong), encoding="utf-8")
+        with pytest.raises(TaskFileError, match="expected helpful_prompts to be a list of"):
+            load_task(folder)
 
 
 def test_a_task_with_bad_sentences_is_not_written(tmp_path, bare):

@@ -6,7 +6,18 @@ import warnings
 import numpy as np
 
 from fairerclip import EmbeddingMitigator
-from fairerclip.baselines import DFR, LEACE, PPA, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
+from fairerclip.baselines import (
+    DFR,
+    LEACE,
+    PPA,
+    PRISM,
+    LinearProbe,
+    OrthCali,
+    OrthProj,
+    RoboShot,
+    WiSE,
+    ZeroShot,
+)
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.errors import TextCollapseWarning
 from sample_rows import Embeddings
@@ -93,6 +104,8 @@ KINDS = {
             OrthCali(),
             LEACE(),
             LEACE("probe"),
+            PRISM(start="identity", lr=0.01),
+            RoboShot(boost=0.5),
             WiSE(),
             PPA(random_state=0),
         )

@@ -21,11 +21,16 @@ from fairerclip.baselines import (
     JTT,
     LEACE,
     PPA,
+    PRISM,
+    TIE,
     Adapter,
     ContrastiveAdapter,
     LinearProbe,
     OrthCali,
     OrthProj,
+    PerceptionCLIP,
+    RoboShot,
+    Rotation,
     WiSE,
     ZeroShot,
 )
@@ -106,7 +111,9 @@ def models() -> dict[str, object]:
     search.fit(three.X, validation=(three.X, None, three.s), **three.prompts())
     out["ranking"] = search.best_estimator_
     validation = (three.X, three.y, three.s)
-    for model in (ZeroShot(), LinearProbe(), OrthProj(), OrthCali(), LEACE(), LEACE("probe"), WiSE(0.3)):
+    prompted = (PRISM("mini"), PerceptionCLIP(), RoboShot(), Rotation(), TIE())
+    plain = (ZeroShot(), LinearProbe(), OrthProj(), OrthCali(), LEACE(), LEACE("probe"), WiSE(0.3))
+    for model in (*plain, *prompted):
         name = type(model).__name__.lower() + ("-probe" if getattr(model, "head", None) == "probe" else "")
         add(f"baseline-{name}", model, three, three.y)
     for model in (JTT(5.0), AFR(2.0, random_state=0), PPA(random_state=0)):

@@ -72,6 +72,10 @@ def fitted(method, parameters, experiment, rows=None):
     return make(method, parameters, 0).fit(X[rows], y[rows], **arguments)
 
 
+ONE_MODEL = ("zero-shot", "orth-proj", "leace", "prism-mini")
+"""Methods that have nothing to vary."""
+
+
 # Candidates -----------------------------------------------------------------------------------------
 
 
@@ -81,7 +85,7 @@ def test_every_method_has_as_many_candidate_models_or_the_one_that_it_has(experi
         distinct = {json.dumps(c, sort_keys=True) for c in method.candidates}
         assert len(distinct) == len(method.candidates), method.key
         assert models in (1, CANDIDATES), method.key
-        assert (models == 1) == (method.is_own or method.key in ("zero-shot", "orth-proj", "leace"))
+        assert (models == 1) == (method.is_own or method.key in ONE_MODEL)
     assert len({method.key for method in METHODS}) == len(METHODS)
     assert checkpoints(50) == list(range(5, 51, 5))
     # What FairerCLIP searches: its defaults are a point of the grid, so that they are no further model.

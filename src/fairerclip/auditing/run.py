@@ -392,4 +392,6 @@ def digest(task: Task) -> str:
     for kind, sentences in task.sentences.items():
         add(f"text_{kind}", sentences.text)
         add(f"{kind}_classes", sentences.classes)
+    for kind, pairs in task.sentence_pairs.items():
+        add(f"text_{kind}", pairs.text)
     return f"sha256:{total.hexdigest()}"

@@ -85,7 +85,7 @@ class TaskFacts:
     attributes : dict of str to dict
         The same for each sensitive attribute.
     sentences : dict of str to int
-        Numbers of spurious and counterfactual sentences and of free queries.
+        Numbers of spurious and counterfactual sentences, of free queries, and of harmful and helpful pairs.
     cells : dict of str to dict
         For each attribute, or for "class" without attributes, the rows of each split by class and value; "?" is an
         unknown label.
@@ -169,7 +169,10 @@ def check_task(task: Task, name: str) -> tuple[TaskFacts, Preflight, list[Possib
         },
         classes={"names": task.class_names, "prompts": task.text_target is not None},
         attributes={a: {"names": v.names, "prompts": v.text is not None} for a, v in task.sensitive.items()},
-        sentences={kind: len(given.prompts) for kind, given in task.sentences.items()},
+        sentences={
+            **{kind: len(given.prompts) for kind, given in task.sentences.items()},
+            **{f"{kind} pairs": len(given.prompts) for kind, given in task.sentence_pairs.items()},
+        },
         cells={a: _cells(task, [a]) for a in task.sensitive} or {"class": _cells(task, [])},
         agreement=tuple(_agreements(task)),
     )

@@ -16,6 +16,11 @@ BASELINES = {
     "OrthCali": "orth_cali",
     "OrthProj": "orth_proj",
     "PPA": "ppa",
+    "PRISM": "prism",
+    "PerceptionCLIP": "perception_clip",
+    "RoboShot": "roboshot",
+    "Rotation": "rotation",
+    "TIE": "tie",
     "WiSE": "wise",
     "ZeroShot": "zero_shot",
 }

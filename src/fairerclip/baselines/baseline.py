@@ -21,6 +21,7 @@ from fairerclip.baselines.training_data import (
     Validation,
     collect,
     resolve,
+    text_pairs_of,
     unit_prompts,
     unit_sentences,
 )
@@ -88,6 +89,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         validation: tuple[Any, Any, Any] | None = None,
         spurious_text: Any = None,
         counterfactual_text: Mapping[Any, Any] | None = None,
+        text_pairs: Mapping[str, Any] | None = None,
     ) -> Baseline:
         """Fit the model.
 
@@ -99,11 +101,14 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         validation : tuple (X, y, s), optional
             Validation rows with class and sensitive labels.
         spurious_text : array of shape (m, p), optional
-            Embeddings of sentences about the sensitive attributes, whose span `OrthProj` and `OrthCali` project out.
-            Other methods ignore it.
+            Embeddings of sentences about the sensitive attributes, whose span `OrthProj`, `OrthCali` and `PRISM`
+            project out. Other methods ignore it.
         counterfactual_text : mapping from class to array of shape (m, p), optional
-            Embeddings of sentences that name the class together with a sensitive value, for `OrthCali`. Other methods
-            ignore it.
+            Embeddings of sentences that name the class together with a sensitive value, for `OrthCali`, `PRISM` and
+            `PerceptionCLIP`. Other methods ignore it.
+        text_pairs : mapping from "harmful" or "helpful" to array of shape (m, 2, p), optional
+            Embeddings of pairs of sentences whose difference is to be removed or strengthened, for `RoboShot`. Other
+            methods ignore it.
 
         Returns
         -------
@@ -117,6 +122,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         forget_details(self)
         weight = check_weights(sample_weight, len(X))
         sources = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
+        sources.append(text_pairs if "text_pairs" in self.sentences else None)
         self._require(y, text, sensitive_features, sources, validation)
         learns = self.requirements.labels != "none"
         given = (sensitive_features, sensitive_text)
@@ -131,6 +137,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
                 validation=self._validation(validation, missing_label),
                 spurious=unit_sentences(spurious_text, X.shape[1], "spurious_text"),
                 counterfactual=self._counterfactual(counterfactual_text),
+                pairs=text_pairs_of(text_pairs, X.shape[1]),
             )
         )
         return self
@@ -154,8 +161,8 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         if needs.validation and validation is None:
             raise ParameterError(f"{name} needs validation rows with labels: give validation=(X, y, s)")
 
-    def _counterfactual(self, given: Any) -> tuple[F64, ...] | None:
-        """Check and return the sentences of each class that has any."""
+    def _counterfactual(self, given: Any) -> dict[int, F64] | None:
+        """Check and return the sentences of each class that has any, by class code."""
         if given is None:
             return None
         if not isinstance(given, Mapping) or not given:
@@ -167,11 +174,12 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
             raise PromptError(
                 f"counterfactual_text names {unknown[:5]}; the classes are {self.classes_.tolist()[:10]}"
             )
-        sentences = [
-            unit_sentences(rows, self.n_features_in_, f"counterfactual_text[{k!r}]")
+        codes = {name: code for code, name in enumerate(self.classes_.tolist())}
+        sentences = {
+            codes[k]: unit_sentences(rows, self.n_features_in_, f"counterfactual_text[{k!r}]")
             for k, rows in given.items()
-        ]
-        return tuple(rows for rows in sentences if rows is not None)
+        }
+        return {code: rows for code, rows in sentences.items() if rows is not None}
 
     def _validation(self, given: Any, missing_label: Any) -> Validation | None:
         if given is None:

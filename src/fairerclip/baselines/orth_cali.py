@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,9 +15,9 @@ from fairerclip.baselines.heads import (
     sensitive_values,
 )
 from fairerclip.baselines.orth_proj import PAPER, project, span
-from fairerclip.baselines.training_data import Needs, Training, unit_prompts
-from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.errors import ParameterError, PromptError, ShapeError
+from fairerclip.baselines.sentences import compose_pairs, pairs_inside
+from fairerclip.baselines.training_data import Needs, Training, unit_pairs, unit_prompts
+from fairerclip.errors import ParameterError, PromptError
 
 
 class OrthCali(CosineHead):
@@ -104,9 +102,9 @@ class OrthCali(CosineHead):
                 raise ParameterError(
                     "pairs= and counterfactual_text= both say what to bring together: give one"
                 )
-            return _given_pairs(self.pairs, data.X.shape[1]), "given"
+            return unit_pairs(self.pairs, data.X.shape[1], "pairs"), "given"
         if data.counterfactual is not None:
-            pairs = pairs_inside(data.counterfactual)
+            pairs = pairs_inside(list(data.counterfactual.values()))
             if not len(pairs):
                 raise PromptError("counterfactual_text has no class with two sentences, so there is no pair")
             return pairs, "counterfactual sentences"
@@ -133,49 +131,3 @@ def calibration(d: F64, lam: float) -> tuple[F64, F64]:
     _, sizes, U = np.linalg.svd(d, full_matrices=False)
     weight = lam / len(d) * sizes**2
     return np.asarray(U), np.asarray(weight / (1.0 + weight))
-
-
-def pairs_inside(groups: Sequence[F64]) -> F64:
-    """Return all pairs (m, 2, p) of rows of the same group; 5 sentences for each of 2 classes give 20.
-
-    Examples
-    --------
-    >>> pairs_inside([np.eye(3), np.eye(3)[:2]]).shape
-    (4, 2, 3)
-    """
-    pairs = [pair for rows in groups for pair in combinations(rows, 2)]
-    return np.asarray(pairs)
-
-
-def compose_pairs(text: F64, values: list[F64]) -> F64:
-    """Return pairs (m, 2, p) of ``n(t + u)`` for every class and every two values of an attribute.
-
-    Parameters
-    ----------
-    text : array of shape (c, p)
-        Unit vectors of the classes.
-    values : list of arrays of shape (v, p)
-        Unit vectors of the values of each attribute.
-    """
-    pairs = [
-        [unit_rows((t + u)[None])[0], unit_rows((t + w)[None])[0]]
-        for attribute in values
-        for t in text
-        for u, w in combinations(attribute, 2)
-    ]
-    return np.asarray(pairs)
-
-
-def _given_pairs(pairs: Any, p: int) -> F64:
-    try:
-        array = np.asarray(pairs, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        array = np.empty(0)
-    if array.ndim != 3 or array.shape[1:] != (2, p) or not len(array):
-        raise ShapeError(
-            f"pairs must be embeddings of shape (m, 2, {p}), as wide as X; got {np.shape(pairs)}"
-        )
-    rows = array.reshape(-1, p)
-    if not np.isfinite(rows).all() or not rows.any(axis=1).all():
-        raise PromptError("pairs must be finite embeddings, none of them zero; embed their prompts again")
-    return unit_rows(rows).reshape(array.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,9 +14,11 @@ from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import check_rows, unit_rows
 from fairerclip.errors import PromptError, ShapeError
 from fairerclip.inputs.prompts import prototypes
-from fairerclip.inputs.sensitive import ResolvedSensitive, resolve_sensitive
+from fairerclip.inputs.sensitive import ResolvedSensitive, match_prompts, resolve_sensitive
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
 
+PAIR_KINDS = ("harmful", "helpful")
+"""Kinds of ``text_pairs``."""
 VANISHED = 1e-10
 """A unit prompt that a map makes shorter than this counts as zero: the rest is rounding error."""
 
@@ -74,8 +76,13 @@ class Training:
         Number of entries of ``sensitive_prompts`` that belong to each attribute, in order.
     spurious : array of shape (m, p) or None
         Unit embeddings of sentences about the sensitive attributes.
-    counterfactual : tuple of arrays of shape (m, p), or None
+    counterfactual : mapping from class code to array of shape (m, p), or None
         For some classes, unit embeddings of sentences that name the class with a sensitive value.
+    pairs : mapping from "harmful" or "helpful" to array of shape (m, 2, p), or None
+        Unit embeddings of pairs of sentences.
+    value_codes : tuple of int arrays of shape (n,), or None
+        For each attribute of ``sensitive_prompts``, the places of the rows' values among its prompts, true or predicted
+        zero-shot; None for an attribute that has one value in all rows.
     """
 
     X: F64
@@ -91,7 +98,9 @@ class Training:
     validation: Validation | None
     attribute_sizes: tuple[int, ...] = ()
     spurious: F64 | None = None
-    counterfactual: tuple[F64, ...] | None = None
+    counterfactual: Mapping[int, F64] | None = None
+    pairs: Mapping[str, F64] | None = None
+    value_codes: tuple[Ints | None, ...] = ()
 
 
 def resolve(
@@ -137,7 +146,21 @@ def collect(
         sensitive_prompts=None if sensitive is None or not prompts else sensitive.all_prompts,
         validation=None,
         attribute_sizes=tuple(len(values.groups) for values in prompts.values()),
+        value_codes=() if sensitive is None else _value_codes(sensitive, rows),
     )
+
+
+def _value_codes(sensitive: ResolvedSensitive, rows: NDArray[np.bool_]) -> tuple[Ints | None, ...]:
+    """Return, for each attribute with prompts, the codes of some rows in the order of its prompts."""
+    columns = {column.name: column for column in sensitive.attributes}
+    found: list[Ints | None] = []
+    for name, prompts in sensitive.prompts.items():
+        column = columns.get(name)
+        if column is None or column.codes is None or column.categories is None:
+            found.append(None)
+        else:
+            found.append(match_prompts(name, column.codes, column.categories, prompts)[0][rows])
+    return tuple(found)
 
 
 def unit_sentences(given: Any, width: int, name: str) -> F64 | None:
@@ -149,6 +172,33 @@ def unit_sentences(given: Any, width: int, name: str) -> F64 | None:
         raise ShapeError(f"{name} must have shape (m, {width}), as wide as X; got {rows.shape}")
     check_rows(rows, name, zero_is_error=True)
     return np.asarray(unit_rows(rows))
+
+
+def unit_pairs(given: Any, width: int, name: str) -> F64:
+    """Check embeddings of pairs of sentences (m, 2, p) and return them at unit length."""
+    try:
+        array = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        array = np.empty(0)
+    if array.ndim != 3 or array.shape[1:] != (2, width) or not len(array):
+        raise ShapeError(
+            f"{name} must be embeddings of shape (m, 2, {width}), as wide as X; got {np.shape(given)}"
+        )
+    rows = array.reshape(-1, width)
+    if not np.isfinite(rows).all() or not rows.any(axis=1).all():
+        raise PromptError(f"{name} must be finite embeddings, none of them zero; embed their prompts again")
+    return unit_rows(rows).reshape(array.shape)
+
+
+def text_pairs_of(given: Any, width: int) -> dict[str, F64] | None:
+    """Check harmful and helpful pairs of sentences and return them at unit length."""
+    if given is None:
+        return None
+    if not isinstance(given, Mapping) or not given or set(given) - set(PAIR_KINDS):
+        raise PromptError(
+            f'text_pairs must be a mapping with "harmful", "helpful" or both; got {given!r:.60}'
+        )
+    return {kind: unit_pairs(pairs, width, f"text_pairs[{kind!r}]") for kind, pairs in given.items()}
 
 
 def unit_prompts(T: F64, step: str) -> F64:

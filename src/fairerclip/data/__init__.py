@@ -17,7 +17,16 @@ from fairerclip.data.provenance import Provenance
 from fairerclip.data.resplit import resplit
 from fairerclip.data.simulate import open_task, simulate
 from fairerclip.data.stores import EmbeddingStore, open_store
-from fairerclip.data.task import Sensitive, Sentences, Split, Task, Variants, load_task, save_task
+from fairerclip.data.task import (
+    Sensitive,
+    SentencePairs,
+    Sentences,
+    Split,
+    Task,
+    Variants,
+    load_task,
+    save_task,
+)
 from fairerclip.data.writer import StoreWriter, read_text
 
 _HOMES = {
@@ -42,6 +51,7 @@ __all__ = [  # noqa: PLE0604 - the lazy names are those of _HOMES
     "Preflight",
     "Provenance",
     "Sensitive",
+    "SentencePairs",
     "Sentences",
     "Split",
     "StoreWriter",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fairerclip._util.remedies import use_labels
 from fairerclip._util.types import Ints
-from fairerclip.data import Sensitive, Sentences, Split, Task, Variants
+from fairerclip.data import Sensitive, SentencePairs, Sentences, Split, Task, Variants
 from fairerclip.data.join import Join, join, join_by_position
 from fairerclip.data.labelled_rows import Labelled
 from fairerclip.data.prompts import EncodedPrompts, PromptSet, encode_prompts
@@ -125,20 +125,22 @@ def check_ids(store: EmbeddingStore) -> None:
 
 
 def sentence_notes(task: Task, prompts: EncodedPrompts | None) -> list[str]:
-    """Return notes on the free queries of the task, and on its sentences for Orth-Proj and Orth-Cali, if any."""
+    """Return notes on the free queries of the task, and on its sentences for Orth-Proj, Orth-Cali and RoboShot."""
     queries = [] if task.queries is None else [f"Free queries: {len(task.queries.prompts)}."]
-    given = [] if prompts is None else [prompts.spurious, prompts.counterfactual]
+    kinds = ("spurious", "counterfactual", "harmful", "helpful")
+    given = [] if prompts is None else [getattr(prompts, kind) for kind in kinds]
     if all(part is None for part in given):
         return queries
     kept = {"spurious": task.spurious, "counterfactual": task.counterfactual}
     counts = [f"{len(part.prompts)} {kind}" for kind, part in kept.items() if part is not None]
-    if counts:
-        return [*queries, f"Sentences for Orth-Proj and Orth-Cali: {', '.join(counts)}."]
-    return [
-        *queries,
+    pairs = [f"{len(part.prompts)} {kind}" for kind, part in task.sentence_pairs.items()]
+    notes = [f"Sentences for Orth-Proj and Orth-Cali: {', '.join(counts)}."] if counts else []
+    notes += [f"Pairs of sentences for RoboShot: {', '.join(pairs)}."] if pairs else []
+    left_out = (
         "The spurious and counterfactual sentences of the prompts are left out: they may be about attributes that "
-        "the task does not have.",
-    ]
+        "the task does not have."
+    )
+    return [*queries, *(notes or [left_out])]
 
 
 def missing_notes(task: Task) -> list[str]:
@@ -226,7 +228,7 @@ class TaskTexts:
             if encoded is None or encoded.variants is None
             else Variants(encoded.variants, encoded.templates)
         )
-        spurious, counterfactual = self._further(encoded)
+        spurious, counterfactual, harmful, helpful = self._further(encoded)
         return Task(
             labelled.name,
             splits,
@@ -240,16 +242,25 @@ class TaskTexts:
             queries=None
             if encoded is None or encoded.queries is None
             else Sentences(encoded.queries, encoded.query_prompts),
+            harmful=harmful,
+            helpful=helpful,
         )
 
-    def _further(self, encoded: EncodedPrompts | None) -> tuple[Sentences | None, Sentences | None]:
-        """Return spurious and counterfactual sentences, unless the prompts have attributes that the task has not."""
+    def _further(
+        self, encoded: EncodedPrompts | None
+    ) -> tuple[Sentences | None, Sentences | None, SentencePairs | None, SentencePairs | None]:
+        """Return sentences for other methods, unless the prompts have attributes that the task has not."""
         if encoded is None or not set(encoded.sensitive) <= set(self.value_names):
-            return None, None
-        spurious, pairs = encoded.spurious, encoded.counterfactual
+            return None, None, None, None
+        spurious, named = encoded.spurious, encoded.counterfactual
+        harmful, helpful = (
+            None if pairs is None else SentencePairs(*pairs) for pairs in (encoded.harmful, encoded.helpful)
+        )
         return (
             None if spurious is None else Sentences(spurious, encoded.spurious_prompts),
-            None if pairs is None else Sentences(pairs.vectors, pairs.prompts, pairs.classes),
+            None if named is None else Sentences(named.vectors, named.prompts, named.classes),
+            harmful,
+            helpful,
         )
 
 

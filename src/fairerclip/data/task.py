@@ -19,6 +19,7 @@ from fairerclip.data.io.npy import DEFAULT_LIMITS, Limits
 from fairerclip.data.task_fields import SPLITS, UNNAMED, part_key, s_key, words_key
 from fairerclip.data.task_files import check_suffix, read_arrays, write_arrays
 from fairerclip.data.task_parts import Sensitive as Sensitive
+from fairerclip.data.task_parts import SentencePairs as SentencePairs
 from fairerclip.data.task_parts import Sentences as Sentences
 from fairerclip.data.task_parts import Split as Split
 from fairerclip.data.task_parts import Variants as Variants
@@ -63,6 +64,8 @@ class Task:
     counterfactual : Sentences or None
         Sentences that name a class together with sensitive values, with the class of each; Orth-Cali reduces the
         distances between those of one class.
+    harmful, helpful : SentencePairs or None
+        Pairs of sentences whose difference RoboShot removes from images, and strengthens in them.
     queries : Sentences or None
         Free queries for a gallery, by which images are ranked; they are not classes.
     """
@@ -79,6 +82,8 @@ class Task:
     spurious: Sentences | None = None
     counterfactual: Sentences | None = None
     queries: Sentences | None = None
+    harmful: SentencePairs | None = None
+    helpful: SentencePairs | None = None
 
     @property
     def n_classes(self) -> int:
@@ -89,6 +94,12 @@ class Task:
     def sentences(self) -> dict[str, Sentences]:
         """Sentences besides the prompts by kind: those of spurious, counterfactual and queries that the task has."""
         kinds = {"spurious": self.spurious, "counterfactual": self.counterfactual, "queries": self.queries}
+        return {kind: given for kind, given in kinds.items() if given is not None}
+
+    @property
+    def sentence_pairs(self) -> dict[str, SentencePairs]:
+        """Pairs of sentences by kind: those of harmful and helpful that the task has."""
+        kinds = {"harmful": self.harmful, "helpful": self.helpful}
         return {kind: given for kind, given in kinds.items() if given is not None}
 
     @property
@@ -286,6 +297,7 @@ def task_of_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
     spurious = fields.sentences(arrays, "spurious", None, width, path)
     counterfactual = fields.sentences(arrays, "counterfactual", len(class_names), width, path)
     queries = fields.sentences(arrays, "queries", None, width, path)
+    harmful, helpful = (fields.pairs(arrays, kind, width, path) for kind in ("harmful", "helpful"))
     return Task(
         name,
         splits,
@@ -299,6 +311,8 @@ def task_of_arrays(arrays: Mapping[str, Array], file: Path) -> Task:
         None if spurious is None else Sentences(*spurious),
         None if counterfactual is None else Sentences(*counterfactual),
         None if queries is None else Sentences(*queries),
+        None if harmful is None else SentencePairs(*harmful),
+        None if helpful is None else SentencePairs(*helpful),
     )
 
 
@@ -358,6 +372,8 @@ def _to_arrays(task: Task, file: Path) -> dict[str, Array]:
         arrays |= {f"text_{kind}": sentences.text, words_key(kind): np.array(sentences.prompts)}
         if sentences.classes is not None:
             arrays[f"{kind}_classes"] = sentences.classes
+    for kind, pairs in task.sentence_pairs.items():
+        arrays |= {f"text_{kind}": pairs.text, words_key(kind): np.array(pairs.prompts)}
     for key, array in arrays.items():
         if key.startswith(("image_", "text_")):
             arrays[key] = np.asarray(array, dtype=np.float32)

@@ -34,6 +34,7 @@ _SINGLE = (
     *("text_target_variants", "target_templates"),
     *("text_spurious", "spurious_prompts"),
     *("text_counterfactual", "counterfactual_prompts", "counterfactual_classes"),
+    *("text_harmful", "harmful_prompts", "text_helpful", "helpful_prompts"),
     *("text_queries", "query_prompts"),
 )
 _PER_SPLIT = ("image", "y", "ids")
@@ -232,6 +233,37 @@ def sentences(
     classes = labels(arrays[classes_key], m, c, f"{path}: {classes_key}")
     _raise_if_any(f"{path}: {classes_key}", classes == UNKNOWN, f"a class from 0 to {c - 1}", "-1 (unknown)")
     return text, words, classes
+
+
+def pairs(
+    arrays: Mapping[str, Array], kind: str, width: int, path: str
+) -> tuple[Floats, tuple[tuple[str, ...], ...]] | None:
+    """Check embeddings (m, 2, p) of pairs of sentences and their text (m, 2); return None if there are none.
+
+    The kind is "harmful" or "helpful".
+    """
+    key, key_of_words = f"text_{kind}", words_key(kind)
+    if key not in arrays:
+        if key_of_words in arrays:
+            raise TaskFileError(f"{path}: expected {key} with {key_of_words}, got none")
+        return None
+    given = arrays[key]
+    if given.dtype.kind != "f" or given.ndim != 3 or given.shape[1:] != (2, width):
+        raise TaskFileError(
+            f"{path}: {key}: expected floats (m, 2, {width}), two rows for each pair and as wide as the images, got "
+            f"{given.dtype} of shape {given.shape}"
+        )
+    if not 1 <= len(given) <= MAX_SENTENCES:
+        raise TaskFileError(f"{path}: {key}: expected 1 to {MAX_SENTENCES} pairs, got {len(given)}")
+    text = embeddings(given.reshape(-1, width), f"{path}: {key}, counted over pairs and sentences")
+    words = np.array([[f"{kind} sentence {2 * i + j + 1}" for j in range(2)] for i in range(len(given))])
+    words = arrays.get(key_of_words, words)
+    if words.dtype.kind != "U" or words.shape != given.shape[:2] or not (np.char.strip(words) != "").all():
+        raise TaskFileError(
+            f"{path}: {key_of_words}: expected a text for each of the {len(given)} × 2 sentences of {key}, got "
+            f"{words.dtype} of shape {words.shape}, or empty ones"
+        )
+    return text.reshape(given.shape), tuple(tuple(map(str, pair)) for pair in words)
 
 
 def texts(

@@ -32,9 +32,11 @@ STRINGS = (
     *("spurious_prompts", "counterfactual_prompts", "query_prompts"),
 )
 """Keys of a task that are lists of text in ``task.toml``."""
+PAIRS = ("harmful_prompts", "helpful_prompts")
+"""Keys that are lists of pairs of text."""
 TEXTS = ("text_target", "text_spurious", "text_counterfactual", "text_queries")
 """Keys that give the path of a store of embeddings in ``task.toml``."""
-PLAIN = ("text_target_variants", "counterfactual_classes")
+PLAIN = ("text_target_variants", "counterfactual_classes", "text_harmful", "text_helpful")
 """Keys that give the path of an ``.npy`` in ``task.toml``."""
 FORMAT = {"format": "fairerclip-task", "format_version": "1"}
 ORDER = "keys"
@@ -165,7 +167,7 @@ def _write_folder(path: Path, arrays: Mapping[str, Array]) -> Path:
             f"name = {_toml(str(arrays['name']))}",
             f"simulated = {str(bool(arrays['simulated'])).lower()}",
         ]
-        lines += [f"{key} = {_strings(arrays[key])}" for key in STRINGS if key in arrays]
+        lines += [f"{key} = {_strings(arrays[key])}" for key in (*STRINGS, *PAIRS) if key in arrays]
         lines += [f"{key} = {_saved(folder, key, arrays[key])}" for key in (*TEXTS, *PLAIN) if key in arrays]
         for name in names:
             lines += ["", f"[sensitive.{_toml(name)}]", *_attribute(folder, name, arrays)]
@@ -210,7 +212,7 @@ def _saved(folder: Path, name: str, array: Array) -> str:
 
 
 def _strings(array: Array) -> str:
-    return "[" + ", ".join(_toml(str(value)) for value in array) + "]"
+    return "[" + ", ".join(_strings(value) if np.ndim(value) else _toml(str(value)) for value in array) + "]"
 
 
 def _toml(text: str) -> str:

@@ -13,6 +13,8 @@
     text_counterfactual = "counterfactual.npy"   # optional, for Orth-Cali: sentences that name class and value,
     counterfactual_prompts = ["a landbird on land", "a landbird on water"]
     counterfactual_classes = "classes.npy"       # … and the class of each, as a number
+    text_harmful = "harmful.npy"                 # optional, for RoboShot: (m, 2, p), pairs of sentences, …
+    harmful_prompts = [["on land", "on water"]]  # … and their text; text_helpful, helpful_prompts are alike
     text_queries = "queries.npy"                 # optional: free queries for a gallery, any store …
     query_prompts = ["a photo of a nest"]        # … and their sentences
 
@@ -57,7 +59,7 @@ from fairerclip.data.join import join
 from fairerclip.data.label_table import Column, LabelTable, read_labels
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task_fields import MAX_ATTRIBUTES, SPLITS, part_key, s_key
-from fairerclip.data.task_files import PLAIN, STRINGS, TEXTS, TOML
+from fairerclip.data.task_files import PAIRS, PLAIN, STRINGS, TEXTS, TOML
 from fairerclip.errors import FairerClipError, JoinError, TaskFileError
 
 Array = NDArray[Any]
@@ -78,6 +80,10 @@ _KEYS: dict[str, set[str]] = {
         "text_counterfactual",
         "counterfactual_prompts",
         "counterfactual_classes",
+        "text_harmful",
+        "harmful_prompts",
+        "text_helpful",
+        "helpful_prompts",
         "text_queries",
         "query_prompts",
         "sensitive",
@@ -126,6 +132,9 @@ class _Folder:
         for key in STRINGS:
             if key in spec:
                 arrays[key] = self._strings(spec, key)
+        for key in PAIRS:
+            if key in spec:
+                arrays[key] = self._pairs(spec, key)
         for key in TEXTS:
             if key in spec:
                 arrays[key] = self._text(spec[key])
@@ -188,6 +197,12 @@ class _Folder:
         if not values or not all(isinstance(value, str) for value in values):
             raise TaskFileError(f"{self.where}: expected {key} to be a list of strings, got {values!r:.80}")
         return text_array(values, f"{self.where}: {key}", "a text", TaskFileError)
+
+    def _pairs(self, entry: Mapping[str, Any], key: str) -> Array:
+        values = self._of(entry, key, list)
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in values):
+            raise TaskFileError(f"{self.where}: expected {key} to be a list of pairs, got {values!r:.80}")
+        return self._strings({key: [word for pair in values for word in pair]}, key).reshape(-1, 2)
 
     def _store(self, entry: Mapping[str, Any]) -> EmbeddingStore:
         path = inside(self.path, self._of(entry, "store", str), self.where)

@@ -90,6 +90,14 @@ class Sentences:
     classes: Ints | None = None  # (m,)
 
 
+@dataclass(frozen=True, eq=False)
+class SentencePairs:
+    """Pairs of sentences: embeddings and text."""
+
+    text: Floats  # (m, 2, p)
+    prompts: tuple[tuple[str, ...], ...]
+
+
 def pick_attribute(name: str | None, attributes: Mapping[str, Any], where: str) -> str:
     """Return the name of a sensitive attribute, None meaning the only one; raise if there is no such attribute."""
     listed = ", ".join(map(repr, attributes)) or "none"

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.types import F64
+from fairerclip.baselines import BASELINES
 from fairerclip.baselines.adapter import Adapted, Adapter
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.heads import CosineHead, LinearHead
@@ -20,6 +21,8 @@ from fairerclip.baselines.leace import LEACE
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.baselines.orth_cali import OrthCali
 from fairerclip.baselines.orth_proj import OrthProj
+from fairerclip.baselines.prism import PRISM
+from fairerclip.baselines.roboshot import RoboShot
 from fairerclip.baselines.wise import WiSE
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.row_map import ProbabilityFeatures
@@ -45,7 +48,7 @@ PARTS = ("classifier", "image", "text")
 """Functions of a model: rows → class scores, image rows → embeddings, and prompt rows → embeddings."""
 LARGEST_PHASE = 100.0
 """Largest bound of a phase x·ω whose cosine is taken in float32: the error of a phase is about 1e-7 of the bound."""
-NO_EXPORT = "there is no form of its map outside of the package; `apply` maps embeddings"
+NO_EXPORT = "there is no form of it outside of the package; `apply` takes it"
 """Why a method is not exported."""
 MOST_BYTES = (1 << 31) - (1 << 22)
 """Most bytes of the constants: a file of ONNX, a protocol buffer, is smaller than 2 GiB."""
@@ -257,6 +260,11 @@ def _embedded(found: Computation, x: int, model: Baseline) -> int:
     """Add what the method classifies."""
     if isinstance(model, LEACE):
         return _less(found, found.unit(x), model.right_, model.left_, model.mean_)
+    if isinstance(model, PRISM):
+        return found.add(Affine, x, weight=model.map_.T)
+    if isinstance(model, RoboShot):
+        x = _less(found, x, model.remove * model.harmful_.T, model.harmful_)
+        return found.unit(_less(found, x, -model.boost * model.helpful_.T, model.helpful_))
     if isinstance(model, MitigatedZeroShot):
         return _mitigated(found, x, model.mitigator_)
     if not isinstance(model, Adapted):
@@ -287,12 +295,17 @@ def _head(found: Computation, embedded: int, model: Baseline) -> int:
     if isinstance(model, WiSE):
         embedded = found.unit(embedded)
     elif not isinstance(model, LinearHead | LEACE):
-        raise ExportError(f"{type(model).__name__} is not a method of this package, and cannot be exported")
+        name = type(model).__name__
+        if name not in BASELINES:
+            raise ExportError(f"{name} is not a method of this package, and cannot be exported")
+        raise ExportError(f"{name} cannot be exported: {NO_EXPORT}")
     return found.add(Affine, embedded, weight=model.coef_.T, bias=model.intercept_ + model.offsets_)
 
 
 def _projected(found: Computation, x: int, model: Any) -> int:
     """Add the map of prompts of the methods that project prompts."""
+    if isinstance(model, PRISM):
+        return found.unit(found.add(Affine, x, weight=model.map_.T))
     if isinstance(model, OrthCali):
         x = _less(found, x, model.directions_.T * model.shrink_, model.directions_)
     elif not isinstance(model, OrthProj):

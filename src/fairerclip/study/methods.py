@@ -39,6 +39,34 @@ L1_PENALTIES = _settings("C", 1.0, [10.0 ** (k / 13) for k in range(-33, 7)])
 """From 0.003 to 3, as the published grids."""
 STRENGTHS = _settings("lam", 1000.0, [0.0, *(10.0 ** (k / 6) for k in range(-8, 31))])
 """Of Orth-Cali, up to 1e5."""
+SCALES = _settings("scale", 1.0, [k / 10 for k in range(40)])
+"""Of TIE, from no translation to 3.9 times the published one."""
+DESCENTS: list[Parameters] = [
+    {"start": "random", "lr": 0.1, "steps": 167, "margin": 0.5},
+    *(
+        {"start": start, "lr": lr, "steps": steps, "margin": margin}
+        for start in ("random", "projection", "identity")
+        for lr in (0.1, 0.01, 0.001)
+        for steps in (8, 50)
+        for margin in (0.5, 0.0)
+    ),
+    *({"start": s, "lr": 0.0001, "steps": 50, "margin": 0.5} for s in ("random", "projection", "identity")),
+]
+"""Of PRISM: the published setting, other starts, shorter and fewer steps, and another margin."""
+BOOSTS: list[Parameters] = [
+    {"remove": remove, "boost": boost}
+    for boost in (1.0, 0.0, 0.5, 2.0, 4.0)
+    for remove in (1.0, 0.0, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25)
+]
+"""Of RoboShot."""
+WEIGHTS = _settings("weight", 0.5, [k / 40 for k in range(1, 41)])
+"""Of the rotation, up to the projection."""
+TEMPERATURES: list[Parameters] = [
+    {"infer": infer, **setting}
+    for infer in ("classes", "contexts")
+    for setting in _settings("temperature", 1.0, [10.0 ** (k / 5) for k in range(-5, 15)])
+]
+"""Of PerceptionCLIP, from 0.1, nearly one context, to 631, nearly the mean over all of them."""
 SHARES: list[Parameters] = [
     {"alpha": 0.5, "C": 1.0},
     {"alpha": 0.0},
@@ -148,6 +176,39 @@ METHODS = (
         seeded=False,
         needs_sensitive=True,
     ),
+    Method(
+        "prism-mini",
+        "PRISM-mini",
+        "none",
+        "PRISM",
+        {"variant": "mini"},
+        ONCE,
+        seeded=False,
+        needs_sensitive=True,
+    ),
+    Method("prism", "PRISM", "none", "PRISM", {"variant": "learned"}, DESCENTS, needs_sensitive=True),
+    Method("roboshot", "RoboShot", "none", "RoboShot", {}, BOOSTS, seeded=False, needs_sensitive=True),
+    Method(
+        "rotation",
+        "Closed-form rotation",
+        "none",
+        "Rotation",
+        {},
+        WEIGHTS,
+        seeded=False,
+        needs_sensitive=True,
+    ),
+    Method(
+        "perception-clip",
+        "PerceptionCLIP",
+        "none",
+        "PerceptionCLIP",
+        {},
+        TEMPERATURES,
+        seeded=False,
+        needs_sensitive=True,
+    ),
+    Method("tie", "TIE*", "none", "TIE", {}, SCALES, seeded=False, needs_sensitive=True),
     _fairerclip("none"),
     _probe("probe", "ERM probe, logistic", "target"),
     _probe("probe-balanced", "ERM probe, classes balanced", "target", class_weight="balanced"),

@@ -143,12 +143,16 @@ def _tensor(file: Path, name: str, entry: Any, start: int, error: type[FairerCli
 
 
 def metadata_texts(text: str, where: str, error: type[FairerClipError]) -> Array:
-    """Return an array of text (m,) from a JSON list of strings, or without axes from a single string."""
+    """Return an array of text (m,) from a JSON list of strings, (m, 2) of pairs, or without axes of a single string."""
     values = strict_loads(text, where, error, limit=MAX_HEADER_BYTES, values=MAX_TEXTS)
     listed = values if isinstance(values, list) else [values]
-    if not all(isinstance(value, str) for value in listed):
+    paired = bool(listed) and all(isinstance(value, list) and len(value) == 2 for value in listed)
+    words = [word for pair in listed for word in pair] if paired else listed
+    if not all(isinstance(value, str) for value in words):
         raise error(f"{where}: expected a JSON string or list of strings, got {text:.60}")
-    array = text_array(listed, where, "a text", error)
+    array = text_array(words, where, "a text", error)
+    if paired:
+        return array.reshape(-1, 2)
     return array if isinstance(values, list) else array.reshape(())
 
 

@@ -38,6 +38,13 @@ class EncodedCounterfactual(NamedTuple):
     prompts: Prompts
 
 
+class EncodedPairs(NamedTuple):
+    """Pairs of sentences."""
+
+    vectors: Floats  # (m, 2, p)
+    prompts: tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, eq=False)
 class EncodedPrompts:
     """Embeddings of a prompt set; every row has unit length.
@@ -58,6 +65,8 @@ class EncodedPrompts:
         Embeddings of the sentences whose span Orth-Proj and Orth-Cali project out.
     spurious_prompts : tuple of m str
         These sentences.
+    harmful, helpful : EncodedPairs or None
+        ``(vectors, prompts)`` of pairs of sentences for RoboShot; None if the set has none.
     variants : ndarray of shape (m, c, p) or None
         One vector per template and class; None unless all classes use the same two or more templates.
     templates : tuple of m str
@@ -79,6 +88,8 @@ class EncodedPrompts:
     spurious_prompts: Prompts = ()
     queries: Floats | None = None
     query_prompts: Prompts = ()
+    harmful: EncodedPairs | None = None
+    helpful: EncodedPairs | None = None
 
 
 def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> EncodedPrompts:
@@ -137,6 +148,8 @@ def encode_prompts(prompt_set: PromptSet, encode: Encode, *, average: bool) -> E
         spurious_prompts=spurious,
         queries=_pick(rows, place, queries).astype(np.float32) if queries else None,
         query_prompts=queries,
+        harmful=_pairs(rows, place, prompt_set.harmful),
+        helpful=_pairs(rows, place, prompt_set.helpful),
     )
 
 
@@ -171,6 +184,15 @@ def _unit(rows: NDArray[np.float64], names: Sequence[str], noise: float) -> NDAr
 def _pick(rows: NDArray[np.float64], place: Mapping[str, int], prompts: Sequence[str]) -> NDArray[np.float64]:
     picked: NDArray[np.float64] = rows[[place[prompt] for prompt in prompts]]
     return picked
+
+
+def _pairs(
+    rows: NDArray[np.float64], place: Mapping[str, int], pairs: tuple[tuple[str, str], ...]
+) -> EncodedPairs | None:
+    if not pairs:
+        return None
+    vectors = np.stack([_pick(rows, place, pair) for pair in pairs])
+    return EncodedPairs(vectors.astype(np.float32), pairs)
 
 
 def _texts(

@@ -16,7 +16,7 @@ MAX_CHARACTERS = 2_000  # of one sentence; CLIP reads 77 tokens
 HOLE = "{}"
 _KEYS = (
     *("version", "name", "source", "classes", "sensitive"),
-    *("counterfactual", "spurious", "pairs", "templates", "queries"),
+    *("counterfactual", "spurious", "harmful", "helpful", "pairs", "templates", "queries"),
 )
 ABOUT = ("version", "name", "source")
 """Keys on the file itself, which a user's file may leave out."""
@@ -70,6 +70,8 @@ def parse_prompts(data: Mapping[str, Any], where: str, *, stem: str | None = Non
         sensitive=sensitive,
         counterfactual=_counterfactuals(data.get("counterfactual", []), classes, sensitive, where),
         spurious=_sentences(data.get("spurious", []), f"{where}: spurious"),
+        harmful=_sentence_pairs(data.get("harmful", []), f"{where}: harmful"),
+        helpful=_sentence_pairs(data.get("helpful", []), f"{where}: helpful"),
         pairs=_pairs(data.get("pairs", []), classes, f"{where}: pairs"),
         templates=templates,
         queries=_prompts(data["queries"], templates, f"{where}: queries", budget)
@@ -190,6 +192,18 @@ def _pairs(value: Any, classes: Mapping[str, Prompts], where: str) -> tuple[tupl
         for name in pair:
             _known(name, classes, where, "class")
         pairs.append((pair[0], pair[1]))
+    return tuple(pairs)
+
+
+def _sentence_pairs(value: Any, where: str) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for i, pair in enumerate(_list(value, where)):
+        if not (isinstance(pair, list) and len(pair) == 2 and pair[0] != pair[1]):
+            raise PromptFileError(
+                f"{where}[{i}]: expected a pair of two different sentences, got {pair!r:.200}"
+            )
+        first, second = (_sentence(sentence, f"{where}[{i}]") for sentence in pair)
+        pairs.append((first, second))
     return tuple(pairs)
 
 

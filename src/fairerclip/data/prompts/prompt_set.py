@@ -50,6 +50,8 @@ class PromptSet:
         Sentences that name a class and a sensitive value.
     spurious : tuple of str
         Sentences whose span Orth-Proj and Orth-Cali remove.
+    harmful, helpful : tuple of (str, str)
+        Pairs of sentences whose difference RoboShot removes from images, and strengthens in them.
     pairs : tuple of (str, str)
         Pairs of opposite classes; one model is fitted for each pair.
     templates : tuple of str
@@ -65,6 +67,8 @@ class PromptSet:
     sensitive: dict[str, dict[str, Prompts]] = field(default_factory=dict)
     counterfactual: tuple[Counterfactual, ...] = ()
     spurious: Prompts = ()
+    harmful: tuple[tuple[str, str], ...] = ()
+    helpful: tuple[tuple[str, str], ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     templates: Prompts = ()
     queries: Prompts = ()
@@ -119,6 +123,7 @@ class PromptSet:
         groups: list[Iterable[str]] = list(self.classes.values())
         groups += [prompts for values in self.sensitive.values() for prompts in values.values()]
         groups += [[sentence.prompt for sentence in self.counterfactual], self.spurious, self.queries]
+        groups += [*self.harmful, *self.helpful]
         return list(dict.fromkeys(prompt for group in groups for prompt in group))
 
     def select(self, classes: Sequence[str]) -> PromptSet:
