@@ -150,6 +150,8 @@ def test_bad_parameters_are_refused_and_an_unfinished_fit_warns(embeddings):
 def test_it_helps_the_worst_group_and_is_saved(tmp_path):
     task = simulate("waterbirds", scale=0.3, seed=1)
     model = AFR(8.0, lam=0.01, C=0.01, random_state=0).fit(task.train.X, task.train.y)
-    assert worst(model, task.test) > worst(LinearProbe(C=0.01).fit(task.train.X, task.train.y), task.test) + 0.1
+    assert (
+        worst(model, task.test) > worst(LinearProbe(C=0.01).fit(task.train.X, task.train.y), task.test) + 0.1
+    )
     back = load_baseline(model.save(tmp_path / "model"))
     assert_array_equal(back.scores(task.test.X), model.scores(task.test.X))

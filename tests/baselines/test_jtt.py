@@ -107,7 +107,9 @@ def test_bad_parameters_and_absent_classes_are_refused(embeddings):
 def test_it_helps_the_worst_group_and_is_saved(tmp_path):
     task = simulate("waterbirds", scale=0.3, seed=1)
     model = JTT(20.0, C=0.01).fit(task.train.X, task.train.y)
-    assert worst(model, task.test) > worst(LinearProbe(C=0.01).fit(task.train.X, task.train.y), task.test) + 0.1
+    assert (
+        worst(model, task.test) > worst(LinearProbe(C=0.01).fit(task.train.X, task.train.y), task.test) + 0.1
+    )
     back = load_baseline(model.save(tmp_path / "model"))
     assert_array_equal(back.scores(task.test.X), model.scores(task.test.X))
     assert back.get_params() == model.get_params()

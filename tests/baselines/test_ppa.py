@@ -73,7 +73,9 @@ def test_it_equals_the_definition(embeddings, n_classes, folds):
     summed = np.stack([W[2 * k] + W[2 * k + 1] for k in range(n_classes)])
     shift = np.stack([b[2 * k] + b[2 * k + 1] for k in range(n_classes)])
     expected = scaling.apply(e.X) @ summed.T + shift
-    margins = 2 * (model.scores(e.X) - model.scores(e.X)[:, :1])  # the mean of two groups is half of their sum
+    margins = 2 * (
+        model.scores(e.X) - model.scores(e.X)[:, :1]
+    )  # the mean of two groups is half of their sum
     assert_allclose(margins, expected - expected[:, :1], atol=1e-4)
 
 
@@ -176,6 +178,8 @@ def test_it_helps_the_worst_group_and_is_saved(tmp_path):
     task = simulate("waterbirds", scale=0.3, seed=1)
     text = Experiment.of(task).text
     model = PPA(C=0.01, random_state=0).fit(task.train.X, task.train.y, text=text)
-    assert worst(model, task.test) > worst(LinearProbe(C=0.01).fit(task.train.X, task.train.y), task.test) + 0.1
+    assert (
+        worst(model, task.test) > worst(LinearProbe(C=0.01).fit(task.train.X, task.train.y), task.test) + 0.1
+    )
     back = load_baseline(model.save(tmp_path / "model"))
     assert_array_equal(back.scores(task.test.X), model.scores(task.test.X))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip._util.checks import LARGEST, check_interval, check_positive
+from fairerclip._util.checks import check_interval, check_positive
 from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.heads import LinearHead, check_classes
 from fairerclip.baselines.logistic import L2Probe, Scaling, warn_unconverged
@@ -117,8 +117,8 @@ class AFR(L2Probe, LinearHead):
         )
         if not solution.converged:
             warn_unconverged(
-                f"the second stage of AFR with lam={self.lam:g} is not at its minimum after {solution.steps} steps: its "
-                f"gradient is {solution.gradient:g} of the change of the weights, above tol={self.tol:g}",
+                f"the second stage of AFR with lam={self.lam:g} is not at its minimum after {solution.steps} steps: "
+                f"its gradient is {solution.gradient:g} of the change of the weights, above tol={self.tol:g}",
                 "raise max_iter, tol or lam",
             )
         change, shift = scaling.fold(solution.coef, solution.intercept)

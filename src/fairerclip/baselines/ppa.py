@@ -18,7 +18,9 @@ from fairerclip.errors import LabelError
 
 MOST_FOLDS = 100
 MOST_TAU = 100.0
-NO_ERRORS = "the biased probe gets every row right: the groups are the classes, whose prior alone is corrected"
+NO_ERRORS = (
+    "the biased probe gets every row right: the groups are the classes, whose prior alone is corrected"
+)
 
 
 @dataclass(eq=False, repr=False)
