@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 from fairerclip.baselines import PPA, LinearProbe, load_baseline
 from fairerclip.baselines.logistic import Scaling
 from fairerclip.baselines.orth_proj import span
-from fairerclip.baselines.softmax import shared_solutions
+from fairerclip.baselines.shared_solutions import shared_solutions
 from fairerclip.baselines.stages import class_folds, shared_stages
 from fairerclip.data import simulate
 from fairerclip.errors import ParameterError
