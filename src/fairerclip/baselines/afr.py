@@ -54,8 +54,8 @@ class AFR(L2Probe, LinearHead):
     -----
     The first head W₀, b₀ is a probe on the other rows. Over the held-out rows the second stage minimises
     ``Σ μᵢ·CEᵢ + λ(‖W − W₀‖² + ‖b − b₀‖²)``, with ``μᵢ ∝ exp(−γ·p̂ᵢ)/n_y``, where n_y is the number of held-out rows of
-    the class, and ``Σ μᵢ = 1``. With ``W = W₀ + V`` this is a probe with the logits of W₀ as offsets, which is convex in V.
-    W is in units of the standardised rows. A class with one row has it in both stages.
+    the class, and ``Σ μᵢ = 1``. With ``W = W₀ + V`` this is a probe with the logits of W₀ as offsets, which is convex
+    in V. W is in units of the standardised rows. A class with one row has it in both stages.
 
     Differences from the paper: it trains a whole network on the first part; here the encoder is frozen and the first
     head is a probe. The second stage is solved to convergence and not by 100 to 500 steps, so that λ must be positive.
