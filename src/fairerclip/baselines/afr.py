@@ -1,4 +1,4 @@
-"""Automatic feature reweighting (AFR): the head is refitted on held-out rows that weigh more the less likely they are."""
+"""Automatic feature reweighting (AFR): a head refitted on held-out rows, of which unlikely ones weigh more."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class AFR(L2Probe, LinearHead):
         γ of the weights ``exp(−γ·p̂)``, with the probability p̂ that the first head gives to the label of a row; 0
         weights all rows of a class alike. Published: 14 for Waterbirds, 1.8 for CelebA.
     lam : float, default=0.2
-        λ of the penalty ``λ‖W − W₀‖²`` of the refitted head, with its intercepts. Published: 0.2 for Waterbirds, and none for CelebA, with
-        an early stop in its place.
+        λ of the penalty ``λ‖W − W₀‖²`` of the refitted head, with its intercepts. Published: 0.2 for Waterbirds, and
+        none for CelebA, with an early stop in its place.
     share : float, default=0.2
         Share of the rows of each class that is held out for the second stage.
     C, class_weight, standardize, select, max_iter, tol
@@ -54,9 +54,9 @@ class AFR(L2Probe, LinearHead):
     Notes
     -----
     The first head W₀, b₀ is a probe on the other rows. Over the held-out rows the second stage minimises
-    ``Σ μᵢ·CEᵢ + λ(‖W − W₀‖² + ‖b − b₀‖²)``, with ``μᵢ ∝ exp(−γ·p̂ᵢ)/n_y``, where n_y is the number of held-out rows of the
-    class, and ``Σ μᵢ = 1``. With ``W = W₀ + V`` this is a probe with the logits of W₀ as offsets, which is convex in V.
-    W is in units of the standardised rows. A class with one row has it in both stages.
+    ``Σ μᵢ·CEᵢ + λ(‖W − W₀‖² + ‖b − b₀‖²)``, with ``μᵢ ∝ exp(−γ·p̂ᵢ)/n_y``, where n_y is the number of held-out rows of
+    the class, and ``Σ μᵢ = 1``. With ``W = W₀ + V`` this is a probe with the logits of W₀ as offsets, which is convex
+    in V. W is in units of the standardised rows. A class with one row has it in both stages.
 
     Differences from the paper: it trains a whole network on the first part; here the encoder is frozen and the first
     head is a probe. The second stage is solved to convergence and not by 100 to 500 steps, so that λ must be positive.
@@ -118,8 +118,8 @@ class AFR(L2Probe, LinearHead):
         )
         if not solution.converged:
             warn_unconverged(
-                f"the second stage of AFR with lam={self.lam:g} is not at its minimum after {solution.steps} steps: its "
-                f"gradient is {solution.gradient:g} of the change of the weights, above tol={self.tol:g}",
+                f"the second stage of AFR with lam={self.lam:g} is not at its minimum after {solution.steps} steps: "
+                f"its gradient is {solution.gradient:g} of the change of the weights, above tol={self.tol:g}",
                 "raise max_iter, tol or lam",
             )
         change, shift = scaling.fold(solution.coef, solution.intercept)
