@@ -13,6 +13,8 @@ from sklearn.exceptions import NotFittedError
 from fairerclip.baselines import (
     DFR,
     LEACE,
+    SFID,
+    CLIPClip,
     LinearProbe,
     OrthCali,
     OrthProj,
@@ -38,6 +40,8 @@ MODELS = [
     LEACE(),
     LEACE("probe"),
     WiSE(0.3),
+    CLIPClip(0.5),
+    SFID(0.2, max_rows=60, random_state=3),
 ]
 every = pytest.mark.parametrize("model", MODELS, ids=str)
 

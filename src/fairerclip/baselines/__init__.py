@@ -7,12 +7,14 @@ from fairerclip._util.lazy import lazy
 
 BASELINES = {
     "Adapter": "adapter",
+    "CLIPClip": "clip_clip",
     "ContrastiveAdapter": "contrastive_adapter",
     "DFR": "dfr",
     "LEACE": "leace",
     "LinearProbe": "linear_probe",
     "OrthCali": "orth_cali",
     "OrthProj": "orth_proj",
+    "SFID": "sfid",
     "WiSE": "wise",
     "ZeroShot": "zero_shot",
 }

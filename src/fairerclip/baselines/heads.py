@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairerclip._util.types import F64
+from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.training_data import Training
 from fairerclip.errors import LabelError, PromptError
@@ -51,6 +51,16 @@ def projected_off(data: Training, name: str) -> tuple[F64, str]:
             f"{name} works on prompts of the sensitive values: give sensitive_text, or spurious_text"
         )
     return np.concatenate(data.sensitive_prompts), "sensitive prompts"
+
+
+def sensitive_codes(data: Training) -> Ints:
+    """Return the group codes (n,), true or predicted zero-shot; one code for all rows if S has a single value."""
+    return np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
+
+
+def varies(s: Ints, weight: F64) -> bool:
+    """Return whether codes (n,) have more than one value among rows of positive weight."""
+    return len(np.unique(s[weight > 0])) > 1
 
 
 def sensitive_values(data: Training) -> list[F64]:

@@ -15,11 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 from fairerclip._util.types import F64
 from fairerclip.baselines.adapter import Adapted, Adapter
 from fairerclip.baselines.baseline import Baseline
+from fairerclip.baselines.clip_clip import CLIPClip
 from fairerclip.baselines.heads import CosineHead, LinearHead
 from fairerclip.baselines.leace import LEACE
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.baselines.orth_cali import OrthCali
 from fairerclip.baselines.orth_proj import OrthProj
+from fairerclip.baselines.sfid import SFID
 from fairerclip.baselines.wise import WiSE
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.row_map import ProbabilityFeatures
@@ -257,6 +259,8 @@ def _embedded(found: Computation, x: int, model: Baseline) -> int:
     """Add what the method classifies."""
     if isinstance(model, LEACE):
         return _less(found, found.unit(x), model.right_, model.left_, model.mean_)
+    if isinstance(model, CLIPClip | SFID):
+        return _overwritten(found, x, model.kept_, model.image_fill_ if isinstance(model, SFID) else None)
     if isinstance(model, MitigatedZeroShot):
         return _mitigated(found, x, model.mitigator_)
     if not isinstance(model, Adapted):
@@ -292,7 +296,10 @@ def _head(found: Computation, embedded: int, model: Baseline) -> int:
 
 
 def _projected(found: Computation, x: int, model: Any) -> int:
-    """Add the map of prompts of the methods that project prompts."""
+    """Add the map of prompts of the methods that change them, at unit length."""
+    if isinstance(model, CLIPClip | SFID):
+        fill = model.text_fill_ if isinstance(model, SFID) else None
+        return found.unit(_overwritten(found, x, model.kept_, fill))
     if isinstance(model, OrthCali):
         x = _less(found, x, model.directions_.T * model.shrink_, model.directions_)
     elif not isinstance(model, OrthProj):
@@ -306,3 +313,9 @@ def _less(found: Computation, x: int, right: F64, left: F64, centre: F64 | None 
         return x
     inside = found.add(Affine, x, weight=right, centre=centre)
     return found.total(x, found.add(Affine, inside, weight=-left))
+
+
+def _overwritten(found: Computation, x: int, kept: F64, fill: F64 | None) -> int:
+    """Add ``x·kept + fill`` for kept (p,) of zeros and ones."""
+    axes = np.eye(len(kept))[kept == 0]
+    return _less(found, x, axes.T, axes, fill)

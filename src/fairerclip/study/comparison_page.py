@@ -60,6 +60,8 @@ PLAIN = {
     "OrthProj": "removes from the descriptions what describes the sensitive attribute.",
     "OrthCali": "the same, adjusted so that descriptions of the same class stay alike.",
     "LEACE": "removes from the embeddings what a linear model could learn of the sensitive attribute.",
+    "CLIPClip": "drops the dimensions of the embeddings that depend most on the sensitive attribute.",
+    "SFID": "overwrites the dimensions by which a forest predicts the sensitive attribute with a constant.",
     "FairerCLIP": "learns a representation of images and descriptions that depends less on the sensitive attribute.",
     "LinearProbe": "a linear classifier trained on labelled rows; balanced: rare classes or groups have more weight.",
     "WiSE": "a mixture of the zero-shot classifier and a linear one.",
