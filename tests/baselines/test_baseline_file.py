@@ -14,6 +14,7 @@ from fairerclip.baselines import (
     DFR,
     LEACE,
     SFID,
+    BendVLM,
     CLIPClip,
     LinearProbe,
     OrthCali,
@@ -42,6 +43,7 @@ MODELS = [
     WiSE(0.3),
     CLIPClip(0.5),
     SFID(0.2, max_rows=60, random_state=3),
+    BendVLM(5, max_reference=20, random_state=3),
 ]
 every = pytest.mark.parametrize("model", MODELS, ids=str)
 

@@ -7,6 +7,7 @@ from fairerclip._util.lazy import lazy
 
 BASELINES = {
     "Adapter": "adapter",
+    "BendVLM": "bend_vlm",
     "CLIPClip": "clip_clip",
     "ContrastiveAdapter": "contrastive_adapter",
     "DFR": "dfr",

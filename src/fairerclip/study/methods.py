@@ -50,6 +50,8 @@ KEPT: list[Parameters] = _settings("keep", 400 / 512, [k / 40 for k in range(2, 
 """Shares of dimensions of CLIP-clip, up to all of them."""
 REPLACED: list[Parameters] = _settings("replace", 50 / 512, [k / 512 for k in (6, 12, 25, 100, 150, 200, 300)])
 """Shares of dimensions of SFID; each takes a forest, so they are few."""
+NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": k} for k in (5, 10, 25, 50, 100, 250, 500, 1000))]
+"""Of BendVLM: the published number for the number of values first."""
 RATES = _settings("lr", 1e-3, [1e-3, 1e-2, 3e-2, 1e-1])
 RATIOS: list[Parameters] = [{"lr": lr, "ratio": ratio} for ratio in (0.2, 0.6) for lr in (1e-3, 1e-2)]
 """Of CLIP-Adapter: the two that its authors found best on their datasets."""
@@ -129,6 +131,7 @@ METHODS = (
     ),
     Method("clip-clip", "CLIP-clip", "none", "CLIPClip", {}, KEPT, seeded=False, needs_sensitive=True),
     Method("sfid", "SFID", "none", "SFID", {}, REPLACED, needs_sensitive=True),
+    Method("bend-vlm", "BendVLM", "none", "BendVLM", {}, NEIGHBOURS, needs_sensitive=True),
     _fairerclip("none"),
     _probe("probe", "ERM probe, logistic", "target"),
     _probe("probe-balanced", "ERM probe, classes balanced", "target", class_weight="balanced"),
