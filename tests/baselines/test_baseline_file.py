@@ -17,6 +17,7 @@ from fairerclip.baselines import (
     BendVLM,
     CLIPClip,
     LinearProbe,
+    NeutralRepresentation,
     OrthCali,
     OrthProj,
     WiSE,
@@ -44,6 +45,7 @@ MODELS = [
     CLIPClip(0.5),
     SFID(0.2, max_rows=60, random_state=3),
     BendVLM(5, max_reference=20, random_state=3),
+    NeutralRepresentation(3.0),
 ]
 every = pytest.mark.parametrize("model", MODELS, ids=str)
 

@@ -12,7 +12,19 @@ from sklearn.exceptions import NotFittedError
 import fairerclip.baselines as baselines
 from block_sizes import in_blocks
 from fairerclip import FairerCLIP
-from fairerclip.baselines import DFR, LEACE, SFID, BendVLM, CLIPClip, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
+from fairerclip.baselines import (
+    DFR,
+    LEACE,
+    SFID,
+    BendVLM,
+    CLIPClip,
+    LinearProbe,
+    NeutralRepresentation,
+    OrthCali,
+    OrthProj,
+    WiSE,
+    ZeroShot,
+)
 from fairerclip.baselines.training_data import Needs
 from fairerclip.data import simulate
 from fairerclip.data.embedding_rows import unit_rows
@@ -42,6 +54,7 @@ MODELS = [
     CLIPClip(),
     SFID(max_rows=60, random_state=0),
     BendVLM(random_state=0),
+    NeutralRepresentation(),
 ]
 every = pytest.mark.parametrize("model", MODELS, ids=str)
 

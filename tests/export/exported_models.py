@@ -6,7 +6,18 @@ import warnings
 import numpy as np
 
 from fairerclip import EmbeddingMitigator
-from fairerclip.baselines import DFR, LEACE, SFID, CLIPClip, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
+from fairerclip.baselines import (
+    DFR,
+    LEACE,
+    SFID,
+    CLIPClip,
+    LinearProbe,
+    NeutralRepresentation,
+    OrthCali,
+    OrthProj,
+    WiSE,
+    ZeroShot,
+)
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.errors import TextCollapseWarning
 from sample_rows import Embeddings
@@ -96,6 +107,7 @@ KINDS = {
             WiSE(),
             CLIPClip(),
             SFID(0.2, random_state=0),
+            NeutralRepresentation(),
         )
     },
     "shifted zero-shot": lambda: baseline(ZeroShot()).at(offsets=[0.1, 0.0, 0.05]),

@@ -13,6 +13,7 @@ BASELINES = {
     "DFR": "dfr",
     "LEACE": "leace",
     "LinearProbe": "linear_probe",
+    "NeutralRepresentation": "neutral_representation",
     "OrthCali": "orth_cali",
     "OrthProj": "orth_proj",
     "SFID": "sfid",

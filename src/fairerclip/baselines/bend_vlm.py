@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,14 +10,13 @@ from numpy.typing import NDArray
 from fairerclip._util.checks import check_count
 from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.gradient.recipes import seed_of
-from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_codes, sensitive_values
-from fairerclip.baselines.orth_cali import compose_pairs, pairs_inside
+from fairerclip.baselines.heads import CosineHead, class_prompts, differences, sensitive_codes, sensitive_values
+from fairerclip.baselines.orth_cali import compose_pairs
 from fairerclip.baselines.orth_proj import project, span
 from fairerclip.baselines.training_data import Needs, Training, unit_prompts
 
 NEIGHBOURS = {"few": 100, "many": 10}
 """Published numbers of reference images of a value: for sex, and for the seven values of race."""
-_EQUAL = 1e-10  # means of unit rows that are this near differ by rounding errors
 
 
 class BendVLM(CosineHead):
@@ -126,15 +124,15 @@ class BendVLM(CosineHead):
         prompts = sensitive_values(data) if data.sensitive_prompts else []
         self.values_ = np.concatenate([np.empty((0, width)), *prompts])
         self.attributes_ = np.repeat(np.arange(len(prompts)), [len(part) for part in prompts]).astype(float)
-        pairs = pairs_inside(data.counterfactual or ()).reshape(-1, 2, width)
-        self.sentences_ = (pairs[:, 0] - pairs[:, 1]) / 2
+        pairs = [np.empty((0, width)), *(differences(rows) / 2 for rows in data.counterfactual or ())]
+        self.sentences_ = np.concatenate(pairs)
         rng = np.random.default_rng(seed_of(self.random_state))
         rows, groups = _references(sensitive_codes(data), data.weight, self.max_reference, rng)
         self.reference_ = data.X[rows].astype(np.float32)
         self.reference_groups_ = groups.astype(float)
         self.text_ = unit_prompts(self._embed_text(text), "bending")
         composed = "composed" if prompts else "none"
-        source = "counterfactual sentences" if len(pairs) else composed
+        source = "counterfactual sentences" if len(self.sentences_) else composed
         self.diagnostics_ = {
             "directions": source,
             "neighbours": self._count(),
@@ -149,7 +147,7 @@ class BendVLM(CosineHead):
 
     def _embed_text(self, rows: F64) -> F64:
         """Return unit prompts (m, p) after both steps, not normalised. O(m·(reference rows)·p) time."""
-        fixed = span(_sizeable(np.concatenate([self.sentences_, *self._differences()])))
+        fixed = span(np.concatenate([self.sentences_, *self._differences()]))
         out = np.empty_like(rows)
         for t, bent in zip(rows, out, strict=True):
             basis = fixed if len(self.sentences_) else self._local(t)
@@ -158,8 +156,7 @@ class BendVLM(CosineHead):
 
     def _differences(self) -> list[F64]:
         """Return the differences (d, p) of prompts of two values, for each attribute."""
-        parts = [self.values_[self.attributes_ == code] for code in np.unique(self.attributes_)]
-        return [_pairwise(part) for part in parts]
+        return [differences(self.values_[self.attributes_ == code]) for code in np.unique(self.attributes_)]
 
     def _local(self, t: F64) -> F64:
         """Return orthonormal sensitive directions (r, p) of a query (p,), with composed sentences."""
@@ -167,7 +164,7 @@ class BendVLM(CosineHead):
         for code, plain in zip(np.unique(self.attributes_), self._differences(), strict=True):
             pairs = compose_pairs(t[None], [self.values_[self.attributes_ == code]]).reshape(-1, 2, len(t))
             both = np.concatenate([plain, (pairs[:, 0] - pairs[:, 1]) / 2])
-            rank = len(span(_sizeable(plain)))
+            rank = len(span(plain))
             found.append(np.linalg.svd(both, full_matrices=False)[2][:rank])
         return span(np.concatenate(found))
 
@@ -192,19 +189,7 @@ def equalised(e: F64, means: F64) -> F64:
     >>> equalised(np.array([3.0, 1.0, 1.0]), np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])).round(12).tolist()
     [2.0, 2.0, 1.0]
     """
-    return np.asarray(project(e[None], span(_sizeable(means[1:] - means[:1])))[0])
-
-
-def _pairwise(rows: F64) -> F64:
-    """Return the differences (d, p) of every two rows."""
-    pairs = list(combinations(range(len(rows)), 2))
-    first, second = np.array(pairs, dtype=int).reshape(-1, 2).T
-    return np.asarray(rows[first] - rows[second])
-
-
-def _sizeable(differences: F64) -> F64:
-    """Return the differences (d, p) that are larger than rounding errors."""
-    return np.asarray(differences[np.linalg.norm(differences, axis=1) > _EQUAL])
+    return np.asarray(project(e[None], span(differences(means)))[0])
 
 
 def _references(s: Ints, weight: F64, most: int, rng: np.random.Generator) -> tuple[Ints, Ints]:

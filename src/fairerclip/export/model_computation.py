@@ -19,6 +19,7 @@ from fairerclip.baselines.clip_clip import CLIPClip
 from fairerclip.baselines.heads import CosineHead, LinearHead
 from fairerclip.baselines.leace import LEACE
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
+from fairerclip.baselines.neutral_representation import NeutralRepresentation
 from fairerclip.baselines.orth_cali import OrthCali
 from fairerclip.baselines.orth_proj import OrthProj
 from fairerclip.baselines.sfid import SFID
@@ -261,6 +262,8 @@ def _embedded(found: Computation, x: int, model: Baseline) -> int:
         return _less(found, found.unit(x), model.right_, model.left_, model.mean_)
     if isinstance(model, CLIPClip | SFID):
         return _overwritten(found, x, model.kept_, model.image_fill_ if isinstance(model, SFID) else None)
+    if isinstance(model, NeutralRepresentation):
+        return _less(found, x, model.right_, model.left_)
     if isinstance(model, MitigatedZeroShot):
         return _mitigated(found, x, model.mitigator_)
     if not isinstance(model, Adapted):

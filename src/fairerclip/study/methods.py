@@ -52,6 +52,17 @@ REPLACED: list[Parameters] = _settings("replace", 50 / 512, [k / 512 for k in (6
 """Shares of dimensions of SFID; each takes a forest, so they are few."""
 NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": k} for k in (5, 10, 25, 50, 100, 250, 500, 1000))]
 """Of BendVLM: the published number for the number of values first."""
+NEUTRAL: list[Parameters] = [
+    {"strength": 100.0, "prompt_share": 0.5, "keep": 1.0},
+    *(
+        {"strength": strength, "prompt_share": share, "keep": keep}
+        for strength in (1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
+        for share in (0.0, 0.5, 1.0)
+        for keep in (0.0, 1.0)
+        if (strength, share, keep) != (100.0, 0.5, 1.0)
+    ),
+]
+"""Of the neutral representation, the default first."""
 RATES = _settings("lr", 1e-3, [1e-3, 1e-2, 3e-2, 1e-1])
 RATIOS: list[Parameters] = [{"lr": lr, "ratio": ratio} for ratio in (0.2, 0.6) for lr in (1e-3, 1e-2)]
 """Of CLIP-Adapter: the two that its authors found best on their datasets."""
@@ -132,6 +143,16 @@ METHODS = (
     Method("clip-clip", "CLIP-clip", "none", "CLIPClip", {}, KEPT, seeded=False, needs_sensitive=True),
     Method("sfid", "SFID", "none", "SFID", {}, REPLACED, needs_sensitive=True),
     Method("bend-vlm", "BendVLM", "none", "BendVLM", {}, NEIGHBOURS, needs_sensitive=True),
+    Method(
+        "fairclip-2022",
+        "FairCLIP (2022), neutral representation",
+        "none",
+        "NeutralRepresentation",
+        {},
+        NEUTRAL,
+        seeded=False,
+        needs_sensitive=True,
+    ),
     _fairerclip("none"),
     _probe("probe", "ERM probe, logistic", "target"),
     _probe("probe-balanced", "ERM probe, classes balanced", "target", class_weight="balanced"),
