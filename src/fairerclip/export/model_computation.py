@@ -17,11 +17,13 @@ from fairerclip.baselines.adapter import Adapted, Adapter
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.clip_clip import CLIPClip
 from fairerclip.baselines.heads import CosineHead, LinearHead
+from fairerclip.baselines.dear import DeAR
 from fairerclip.baselines.leace import LEACE
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.baselines.neutral_representation import NeutralRepresentation
 from fairerclip.baselines.orth_cali import OrthCali
 from fairerclip.baselines.orth_proj import OrthProj
+from fairerclip.baselines.prompt_debiasing import PromptDebiasing
 from fairerclip.baselines.sfid import SFID
 from fairerclip.baselines.wise import WiSE
 from fairerclip.embedding.mitigator import EmbeddingMitigator
@@ -264,6 +266,9 @@ def _embedded(found: Computation, x: int, model: Baseline) -> int:
         return _overwritten(found, x, model.kept_, model.image_fill_ if isinstance(model, SFID) else None)
     if isinstance(model, NeutralRepresentation):
         return _less(found, x, model.right_, model.left_)
+    if isinstance(model, DeAR):
+        residual = found.add(Affine, x, weight=model.residual_weight_.T, bias=model.residual_bias_)
+        return found.total(x, residual)
     if isinstance(model, MitigatedZeroShot):
         return _mitigated(found, x, model.mitigator_)
     if not isinstance(model, Adapted):
@@ -303,6 +308,10 @@ def _projected(found: Computation, x: int, model: Any) -> int:
     if isinstance(model, CLIPClip | SFID):
         fill = model.text_fill_ if isinstance(model, SFID) else None
         return found.unit(_overwritten(found, x, model.kept_, fill))
+    if isinstance(model, PromptDebiasing):
+        inside = found.add(Affine, x, weight=model.right_.T)
+        change = found.add(Affine, inside, weight=model.left_.T, bias=model.offset_)
+        return found.unit(found.total(x, change))
     if isinstance(model, OrthCali):
         x = _less(found, x, model.directions_.T * model.shrink_, model.directions_)
     elif not isinstance(model, OrthProj):

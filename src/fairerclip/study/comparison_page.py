@@ -64,6 +64,8 @@ PLAIN = {
     "SFID": "overwrites the dimensions by which a forest predicts the sensitive attribute with a constant.",
     "BendVLM": "changes each description until it is equally similar to images of every group.",
     "NeutralRepresentation": "changes the embeddings so that they are equally similar to descriptions of every group.",
+    "DeAR": "changes the embeddings until a classifier of the sensitive attribute is uncertain.",
+    "PromptDebiasing": "learns a change of the descriptions against a classifier of the sensitive attribute.",
     "FairerCLIP": "learns a representation of images and descriptions that depends less on the sensitive attribute.",
     "LinearProbe": "a linear classifier trained on labelled rows; balanced: rare classes or groups have more weight.",
     "WiSE": "a mixture of the zero-shot classifier and a linear one.",

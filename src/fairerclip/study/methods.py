@@ -63,6 +63,15 @@ NEUTRAL: list[Parameters] = [
     ),
 ]
 """Of the neutral representation, the default first."""
+RESIDUALS: list[Parameters] = [
+    {},
+    {"classifier_decay": 0.01},
+    {"classifier_decay": 0.3},
+    {"hidden": 128, "classifier_decay": 0.03},
+]
+"""Of DeAR: the default, and other classifiers of S."""
+ADDITIONS: list[Parameters] = [{}, {"strength": 3.0}, {"strength": 10.0}, {"lr": 3e-3}]
+"""Of prompt debiasing."""
 RATES = _settings("lr", 1e-3, [1e-3, 1e-2, 3e-2, 1e-1])
 RATIOS: list[Parameters] = [{"lr": lr, "ratio": ratio} for ratio in (0.2, 0.6) for lr in (1e-3, 1e-2)]
 """Of CLIP-Adapter: the two that its authors found best on their datasets."""
@@ -151,6 +160,17 @@ METHODS = (
         {},
         NEUTRAL,
         seeded=False,
+        needs_sensitive=True,
+    ),
+    Method("dear", "DeAR", "none", "DeAR", {}, RESIDUALS, gradient=True, needs_sensitive=True),
+    Method(
+        "prompt-debiasing",
+        "Prompt debiasing",
+        "none",
+        "PromptDebiasing",
+        {},
+        ADDITIONS,
+        gradient=True,
         needs_sensitive=True,
     ),
     _fairerclip("none"),
