@@ -32,6 +32,8 @@ KINDS = {
     },
     **{f"baseline {name}": f"baseline-7/{name}" for name in ("linearprobe", "orthcali", "orthproj", "wise")},
     "baseline zeroshot": "baseline-7/zeroshot",
+    **{f"baseline {name}": f"baseline-7/{name}" for name in ("bendvlm", "clipclip", "dear", "sfid")},
+    **{f"baseline {name}": f"baseline-7/{name}" for name in ("neutralrepresentation", "promptdebiasing")},
 }
 FILES = ("model.safetensors", "fairerclip.json", "README.md")
 
