@@ -9,6 +9,7 @@ import numpy as np
 from fairerclip._util.checks import check_interval
 from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_codes, varies
+from fairerclip.baselines.shared_solutions import once
 from fairerclip.baselines.training_data import Needs, Training, unit_prompts
 
 KEPT = 400 / 512
@@ -82,7 +83,7 @@ class CLIPClip(CosineHead):
         check_interval("keep", self.keep, 0, 1, "(]")
         text, s = class_prompts(data, "CLIPClip"), sensitive_codes(data)
         width = data.X.shape[1]
-        self.information_ = mutual_information(data.X, s, data.weight)
+        self.information_ = once(mutual_information, data.X, s, data.weight)
         dropping = varies(s, data.weight)
         number = max(1, round(self.keep * width)) if dropping else width
         self.kept_ = np.zeros(width)

@@ -11,6 +11,7 @@ from fairerclip._util.checks import check_count, check_interval
 from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.gradient.recipes import seed_of
 from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_codes, sensitive_values, varies
+from fairerclip.baselines.shared_solutions import once
 from fairerclip.baselines.training_data import Needs, Training, unit_prompts
 
 N_TREES = 100
@@ -119,7 +120,8 @@ class SFID(CosineHead):
         uncertain = np.zeros(len(s), dtype=bool)
         note = "S has one value, so nothing is overwritten"
         if varies(s, data.weight):
-            forest = predict_by_forest(data.X, s, data.weight, self.max_rows, seed_of(self.random_state))
+            seed = seed_of(self.random_state)
+            forest = once(predict_by_forest, data.X, s, data.weight, self.max_rows, seed)
             self.importances_ = forest.importances
             number = max(1, round(self.replace * width))
             self.kept_[np.argsort(-forest.importances, kind="stable")[:number]] = 0.0

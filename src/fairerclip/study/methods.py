@@ -48,8 +48,16 @@ SHARES: list[Parameters] = [
 """Of WiSE, from zero-shot to the probe."""
 KEPT: list[Parameters] = _settings("keep", 400 / 512, [k / 40 for k in range(2, 41)])
 """Shares of dimensions of CLIP-clip, up to all of them."""
-REPLACED: list[Parameters] = _settings("replace", 50 / 512, [k / 512 for k in (6, 12, 25, 100, 150, 200, 300)])
-"""Shares of dimensions of SFID; each takes a forest, so they are few."""
+REPLACED: list[Parameters] = [
+    {"replace": 50 / 512, "confidence": 0.7},
+    *(
+        {"replace": number / 512, "confidence": confidence}
+        for confidence in (0.7, 0.6, 0.8, 0.9)
+        for number in (6, 12, 25, 50, 75, 100, 150, 200, 250, 300)
+        if (number, confidence) != (50, 0.7)
+    ),
+]
+"""Shares of dimensions and limits of uncertainty of SFID, the published ones first."""
 NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": k} for k in (5, 10, 25, 50, 100, 250, 500, 1000))]
 """Of BendVLM: the published number for the number of values first."""
 NEUTRAL: list[Parameters] = [
@@ -221,7 +229,7 @@ def chosen_methods(keys: Sequence[str] | None) -> list[Method]:
     """Return the methods of a comparison by key or alias, all unless given."""
     known = {method.key: method for method in METHODS}
     named = [ALIASES.get(key, key) for key in keys or ()]
-    _check_known(named, known)
+    check_known(named, known)
     return list(METHODS) if keys is None else [known[key] for key in named]
 
 
@@ -231,11 +239,11 @@ def fit_key(name: str) -> str:
     variant = next((method for method in METHODS if method.is_own and method.key == key), None)
     if variant is not None:
         raise ParameterError(f"{key} is a row of a comparison: use {OWN} with labels {variant.labels}")
-    _check_known([key], [OWN, EMBEDDING, *FITTABLE])
+    check_known([key], [OWN, EMBEDDING, *FITTABLE])
     return key
 
 
-def _check_known(names: Sequence[str], known: Collection[str]) -> None:
+def check_known(names: Sequence[str], known: Collection[str]) -> None:
     """Raise for the first unknown name, with the most similar one."""
     for name in names:
         if name not in known:
