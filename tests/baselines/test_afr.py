@@ -9,7 +9,8 @@ from scipy.special import log_softmax, softmax
 from fairerclip.baselines import AFR, LinearProbe, load_baseline
 from fairerclip.baselines.afr import likelihood_weights
 from fairerclip.baselines.logistic import Scaling
-from fairerclip.baselines.shared_solutions import shared_solutions, softmax_path
+from fairerclip.baselines.shared_solutions import shared_solutions
+from fairerclip.baselines.softmax import softmax_path
 from fairerclip.data import simulate
 from fairerclip.errors import NotConvergedWarning, ParameterError
 from fairerclip.metrics import group_report

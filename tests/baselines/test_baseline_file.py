@@ -13,7 +13,11 @@ from sklearn.exceptions import NotFittedError
 from fairerclip.baselines import (
     DFR,
     LEACE,
+    SFID,
+    BendVLM,
+    CLIPClip,
     LinearProbe,
+    NeutralRepresentation,
     OrthCali,
     OrthProj,
     WiSE,
@@ -38,6 +42,10 @@ MODELS = [
     LEACE(),
     LEACE("probe"),
     WiSE(0.3),
+    CLIPClip(0.5),
+    SFID(0.2, max_rows=60, random_state=3),
+    BendVLM(5, max_reference=20, random_state=3),
+    NeutralRepresentation(3.0),
 ]
 every = pytest.mark.parametrize("model", MODELS, ids=str)
 

@@ -20,8 +20,12 @@ from fairerclip.baselines import (
     LEACE,
     PPA,
     PRISM,
+    SFID,
     TIE,
+    BendVLM,
+    CLIPClip,
     LinearProbe,
+    NeutralRepresentation,
     OrthCali,
     OrthProj,
     PerceptionCLIP,
@@ -65,6 +69,10 @@ MODELS = [
     JTT(5.0),
     AFR(2.0, random_state=0),
     PPA(random_state=0),
+    CLIPClip(),
+    SFID(max_rows=60, random_state=0),
+    BendVLM(random_state=0),
+    NeutralRepresentation(),
 ]
 every = pytest.mark.parametrize("model", MODELS, ids=str)
 

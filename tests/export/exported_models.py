@@ -11,7 +11,10 @@ from fairerclip.baselines import (
     LEACE,
     PPA,
     PRISM,
+    SFID,
+    CLIPClip,
     LinearProbe,
+    NeutralRepresentation,
     OrthCali,
     OrthProj,
     RoboShot,
@@ -69,6 +72,30 @@ def adapter(**parameters):
     return model
 
 
+def residual():
+    """A DeAR with weights of its own, without training."""
+    from fairerclip.baselines import DeAR
+
+    rng, model = np.random.default_rng(0), DeAR()
+    model.classes_, model.n_features_in_, model.normalize_ = NAMES, 12, True
+    model.residual_weight_, model.residual_bias_ = 0.3 * rng.normal(size=(12, 12)), 0.1 * rng.normal(size=12)
+    model.text_, model.offsets_ = E.text, np.array([0.5, 0.0, -0.5])
+    return model
+
+
+def addition():
+    """A PromptDebiasing with weights of its own, without training."""
+    from fairerclip.baselines import PromptDebiasing
+
+    rng, model = np.random.default_rng(1), PromptDebiasing()
+    model.classes_, model.n_features_in_, model.normalize_ = NAMES, 12, True
+    model.offset_, model.left_, model.right_ = (0.3 * rng.normal(size=n) for n in (12, (12, 3), (3, 12)))
+    model.offsets_ = np.zeros(3)
+    model.text_ = E.text
+    model.text_ = model.transform_text(E.text)
+    return model
+
+
 KINDS = {
     **{
         f"{kernel}, {decision}, normalize={normalize}": functools.partial(
@@ -93,6 +120,8 @@ KINDS = {
         adjusted, sensitive_shifts=[[0.1, 0.0, 0.2], [0.0, 0.2, 0.1], [0, 0, 0.3]]
     ),
     "adapter": adapter,
+    "DeAR": residual,
+    "prompt debiasing": addition,
     "CLIP-Adapter": functools.partial(adapter, variant="clip-adapter", ratio=0.3),
     **{
         str(model): functools.partial(baseline, model)
@@ -108,6 +137,9 @@ KINDS = {
             RoboShot(boost=0.5),
             WiSE(),
             PPA(random_state=0),
+            CLIPClip(),
+            SFID(0.2, random_state=0),
+            NeutralRepresentation(),
         )
     },
     "shifted zero-shot": lambda: baseline(ZeroShot()).at(offsets=[0.1, 0.0, 0.05]),

@@ -2,8 +2,8 @@
 
 ``python tests/golden/record.py`` writes below ``model-N``, ``baseline-N`` and ``mitigator-N``, for the format
 version N of the code it runs on, one folder per model: the model as `save` writes it, and ``answers.safetensors``
-with what the saved model says of the rows and prompts in ``questions.safetensors``. A version is recorded once; its
-files must load and answer the same for ever.
+with what the saved model says of the rows and prompts in ``questions.safetensors``. A model is recorded once for each
+version; its files must load and answer the same for ever.
 """
 
 from __future__ import annotations
@@ -22,13 +22,19 @@ from fairerclip.baselines import (
     LEACE,
     PPA,
     PRISM,
+    SFID,
     TIE,
     Adapter,
+    BendVLM,
+    CLIPClip,
     ContrastiveAdapter,
+    DeAR,
     LinearProbe,
+    NeutralRepresentation,
     OrthCali,
     OrthProj,
     PerceptionCLIP,
+    PromptDebiasing,
     RoboShot,
     Rotation,
     WiSE,
@@ -120,6 +126,15 @@ def models() -> dict[str, object]:
         add(f"baseline-{type(model).__name__.lower()}", model, three, three.y)
     for model in (DFR(random_state=0), Adapter(random_state=0), ContrastiveAdapter(random_state=0)):
         add(f"baseline-{type(model).__name__.lower()}", model, three, three.y, validation=validation)
+    for model in (
+        CLIPClip(),
+        SFID(0.3, random_state=0),
+        BendVLM(5, max_reference=8, random_state=0),
+        NeutralRepresentation(),
+        DeAR(epochs=3, random_state=0),
+        PromptDebiasing(epochs=3, rank=2, random_state=0),
+    ):
+        add(f"baseline-{type(model).__name__.lower()}", model, three)
     return out
 
 
@@ -191,7 +206,7 @@ def asked(model: FairerCLIP, text: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    """Write every model and its answers, of the formats whose version is not there yet."""
+    """Write the models that are not there yet, and their answers, in the format of the present version."""
     rng = np.random.default_rng(1)
     questions = {"rows": unit(rng.normal(size=(25, WIDTH))), "text": unit(rng.normal(size=(4, WIDTH)))}
     here = Path(__file__).parent
@@ -200,16 +215,18 @@ def main() -> None:
         EmbeddingMitigator: here / f"mitigator-{VERSION}",
         Baseline: here / f"baseline-{VERSION}",
     }
-    homes = {kind: home for kind, home in homes.items() if not home.exists()}
     for home in homes.values():
-        home.mkdir()
-        save_file(questions, home / "questions.safetensors")
+        if not home.exists():
+            home.mkdir()
+            save_file(questions, home / "questions.safetensors")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = [mitigators()] if list(homes) == [EmbeddingMitigator] else [models(), mitigators()]
-        for name, model in (pair for group in made for pair in group.items()):
+        for name, model in {**models(), **mitigators()}.items():
             for home in (home for kind, home in homes.items() if isinstance(model, kind)):
-                folder = model.save(home / name.removeprefix("baseline-"), **OPTIONS.get(name, {}))
+                folder = home / name.removeprefix("baseline-")
+                if folder.exists():
+                    continue
+                model.save(folder, **OPTIONS.get(name, {}))
                 save_file(answers(load(folder), **questions), folder / "answers.safetensors")
 
 

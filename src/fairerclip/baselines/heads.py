@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fairerclip._util.types import F64
+from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.baseline import Baseline
-from fairerclip.baselines.training_data import Training
+from fairerclip.baselines.training_data import VANISHED, Training
 from fairerclip.errors import LabelError, PromptError
 from fairerclip.inputs.prompts import prototypes
 
@@ -53,10 +53,33 @@ def projected_off(data: Training, name: str) -> tuple[F64, str]:
     return np.concatenate(data.sensitive_prompts), "sensitive prompts"
 
 
+def sensitive_codes(data: Training) -> Ints:
+    """Return the group codes (n,), true or predicted zero-shot; one code for all rows if S has a single value."""
+    return np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
+
+
+def varies(s: Ints, weight: F64) -> bool:
+    """Return whether codes (n,) have more than one value among rows of positive weight."""
+    return len(np.unique(s[weight > 0])) > 1
+
+
 def sensitive_values(data: Training) -> list[F64]:
     """Return one unit vector per sensitive value, as a list of (v, p) per attribute."""
     values = prototypes(data.sensitive_prompts or [])
     return np.split(values, np.cumsum(data.attribute_sizes)[:-1])
+
+
+def differences(rows: F64) -> F64:
+    """Return the differences (d, p) of every two rows (m, p), without those that are rounding errors.
+
+    Examples
+    --------
+    >>> differences(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])).tolist()
+    [[1.0, -1.0], [-1.0, 1.0]]
+    """
+    first, second = np.triu_indices(len(rows), 1)
+    found = rows[first] - rows[second]
+    return np.asarray(found[np.linalg.norm(found, axis=1) > VANISHED])
 
 
 def check_classes(data: Training, classes: Any, name: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairerclip._util.checks import check_choice, check_within
 from fairerclip._util.types import F64, Ints
-from fairerclip.baselines.heads import check_classes, class_prompts
+from fairerclip.baselines.heads import check_classes, class_prompts, sensitive_codes
 from fairerclip.baselines.logistic import L2Probe
 from fairerclip.baselines.shared_solutions import once
 from fairerclip.baselines.training_data import Needs, Training
@@ -130,9 +130,7 @@ class LEACE(L2Probe):
         if self.head == "probe":
             self._check_probe()
             check_classes(data, self.classes_, "LEACE")
-        # Without sensitive values all rows get the same one, so that nothing is erased.
-        s = np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
-        eraser, erased = once(_erased, data.X, s, data.weight, self.shrinkage)
+        eraser, erased = once(_erased, data.X, sensitive_codes(data), data.weight, self.shrinkage)
         self.mean_, self.right_, self.left_ = eraser
         if self.head == "zero-shot":
             self.coef_, self.intercept_ = class_prompts(data, "LEACE"), np.zeros(data.n_classes)

@@ -16,13 +16,18 @@ from fairerclip._util.types import F64
 from fairerclip.baselines import BASELINES
 from fairerclip.baselines.adapter import Adapted, Adapter
 from fairerclip.baselines.baseline import Baseline
+from fairerclip.baselines.clip_clip import CLIPClip
+from fairerclip.baselines.dear import DeAR
 from fairerclip.baselines.heads import CosineHead, LinearHead
 from fairerclip.baselines.leace import LEACE
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
+from fairerclip.baselines.neutral_representation import NeutralRepresentation
 from fairerclip.baselines.orth_cali import OrthCali
 from fairerclip.baselines.orth_proj import OrthProj
 from fairerclip.baselines.prism import PRISM
+from fairerclip.baselines.prompt_debiasing import PromptDebiasing
 from fairerclip.baselines.roboshot import RoboShot
+from fairerclip.baselines.sfid import SFID
 from fairerclip.baselines.wise import WiSE
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.row_map import ProbabilityFeatures
@@ -265,6 +270,13 @@ def _embedded(found: Computation, x: int, model: Baseline) -> int:
     if isinstance(model, RoboShot):
         x = _less(found, x, model.remove * model.harmful_.T, model.harmful_)
         return found.unit(_less(found, x, -model.boost * model.helpful_.T, model.helpful_))
+    if isinstance(model, CLIPClip | SFID):
+        return _overwritten(found, x, model.kept_, model.image_fill_ if isinstance(model, SFID) else None)
+    if isinstance(model, NeutralRepresentation):
+        return _less(found, x, model.right_, model.left_)
+    if isinstance(model, DeAR):
+        residual = found.add(Affine, x, weight=model.residual_weight_.T, bias=model.residual_bias_)
+        return found.total(x, residual)
     if isinstance(model, MitigatedZeroShot):
         return _mitigated(found, x, model.mitigator_)
     if not isinstance(model, Adapted):
@@ -303,9 +315,16 @@ def _head(found: Computation, embedded: int, model: Baseline) -> int:
 
 
 def _projected(found: Computation, x: int, model: Any) -> int:
-    """Add the map of prompts of the methods that project prompts."""
+    """Add the map of prompts of the methods that change them, at unit length."""
     if isinstance(model, PRISM):
         return found.unit(found.add(Affine, x, weight=model.map_.T))
+    if isinstance(model, CLIPClip | SFID):
+        fill = model.text_fill_ if isinstance(model, SFID) else None
+        return found.unit(_overwritten(found, x, model.kept_, fill))
+    if isinstance(model, PromptDebiasing):
+        inside = found.add(Affine, x, weight=model.right_.T)
+        change = found.add(Affine, inside, weight=model.left_.T, bias=model.offset_)
+        return found.unit(found.total(x, change))
     if isinstance(model, OrthCali):
         x = _less(found, x, model.directions_.T * model.shrink_, model.directions_)
     elif not isinstance(model, OrthProj):
@@ -319,3 +338,9 @@ def _less(found: Computation, x: int, right: F64, left: F64, centre: F64 | None 
         return x
     inside = found.add(Affine, x, weight=right, centre=centre)
     return found.total(x, found.add(Affine, inside, weight=-left))
+
+
+def _overwritten(found: Computation, x: int, kept: F64, fill: F64 | None) -> int:
+    """Add ``x·kept + fill`` for kept (p,) of zeros and ones."""
+    axes = np.eye(len(kept))[kept == 0]
+    return _less(found, x, axes.T, axes, fill)

@@ -95,6 +95,40 @@ PRIORS: list[Parameters] = [
     for tau in (1.0, 0.0, 0.5, 1.5, 2.0)
 ]
 """Of PPA: around the τ that is optimal for balanced groups."""
+KEPT: list[Parameters] = _settings("keep", 400 / 512, [k / 40 for k in range(2, 41)])
+"""Shares of dimensions of CLIP-clip, up to all of them."""
+REPLACED: list[Parameters] = [
+    {"replace": 50 / 512, "confidence": 0.7},
+    *(
+        {"replace": number / 512, "confidence": confidence}
+        for confidence in (0.7, 0.6, 0.8, 0.9)
+        for number in (6, 12, 25, 50, 75, 100, 150, 200, 250, 300)
+        if (number, confidence) != (50, 0.7)
+    ),
+]
+"""Shares of dimensions and limits of uncertainty of SFID, the published ones first."""
+NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": k} for k in (5, 10, 25, 50, 100, 250, 500, 1000))]
+"""Of BendVLM: the published number for the number of values first."""
+NEUTRAL: list[Parameters] = [
+    {"strength": 100.0, "prompt_share": 0.5, "keep": 1.0},
+    *(
+        {"strength": strength, "prompt_share": share, "keep": keep}
+        for strength in (1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
+        for share in (0.0, 0.5, 1.0)
+        for keep in (0.0, 1.0)
+        if (strength, share, keep) != (100.0, 0.5, 1.0)
+    ),
+]
+"""Of the neutral representation, the default first."""
+RESIDUALS: list[Parameters] = [
+    {},
+    {"classifier_decay": 0.01},
+    {"classifier_decay": 0.3},
+    {"hidden": 128, "classifier_decay": 0.03},
+]
+"""Of DeAR: the default, and other classifiers of S."""
+ADDITIONS: list[Parameters] = [{}, {"strength": 3.0}, {"strength": 10.0}, {"lr": 3e-3}]
+"""Of prompt debiasing."""
 RATES = _settings("lr", 1e-3, [1e-3, 1e-2, 3e-2, 1e-1])
 RATIOS: list[Parameters] = [{"lr": lr, "ratio": ratio} for ratio in (0.2, 0.6) for lr in (1e-3, 1e-2)]
 """Of CLIP-Adapter: the two that its authors found best on their datasets."""
@@ -209,6 +243,30 @@ METHODS = (
         needs_sensitive=True,
     ),
     Method("tie", "TIE*", "none", "TIE", {}, SCALES, seeded=False, needs_sensitive=True),
+    Method("clip-clip", "CLIP-clip", "none", "CLIPClip", {}, KEPT, seeded=False, needs_sensitive=True),
+    Method("sfid", "SFID", "none", "SFID", {}, REPLACED, needs_sensitive=True),
+    Method("bend-vlm", "BendVLM", "none", "BendVLM", {}, NEIGHBOURS, needs_sensitive=True),
+    Method(
+        "fairclip-2022",
+        "FairCLIP (2022), neutral representation",
+        "none",
+        "NeutralRepresentation",
+        {},
+        NEUTRAL,
+        seeded=False,
+        needs_sensitive=True,
+    ),
+    Method("dear", "DeAR", "none", "DeAR", {}, RESIDUALS, gradient=True, needs_sensitive=True),
+    Method(
+        "prompt-debiasing",
+        "Prompt debiasing",
+        "none",
+        "PromptDebiasing",
+        {},
+        ADDITIONS,
+        gradient=True,
+        needs_sensitive=True,
+    ),
     _fairerclip("none"),
     _probe("probe", "ERM probe, logistic", "target"),
     _probe("probe-balanced", "ERM probe, classes balanced", "target", class_weight="balanced"),

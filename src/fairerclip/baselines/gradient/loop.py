@@ -68,11 +68,18 @@ class Run:
 
     def cross_entropy(self, order: NDArray[np.integer[Any]]) -> Epoch:
         """Run one epoch of weighted cross-entropy over the row numbers in ``order``."""
+
+        def losses(rows: Tensor) -> Tensor:
+            return functional.cross_entropy(self.net(self.X[rows]), self.y[rows], reduction="none")
+
+        return self.minimise(order, losses)
+
+    def minimise(self, order: NDArray[np.integer[Any]], losses: Callable[[Tensor], Tensor]) -> Epoch:
+        """Run one epoch of any loss over the row numbers in ``order``; ``losses`` takes rows (b,) to losses (b,)."""
         total, steps = 0.0, 0
         for batch in chunks(order, self.recipe.batch_size):
             index = torch.as_tensor(batch, device=self.device)
-            losses = functional.cross_entropy(self.net(self.X[index]), self.y[index], reduction="none")
-            loss = (losses * self.weight[index]).mean()
+            loss = (losses(index) * self.weight[index]).mean()
             loss.backward()
             self.step()
             total += float(loss.detach()) * len(batch)

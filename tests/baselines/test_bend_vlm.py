@@ -1,0 +1,144 @@
+"""BendVLM: equal means of the nearest images, the best query that has them, and the directions of the first step."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
+
+from fairerclip.baselines import BendVLM, ZeroShot, load_baseline
+from fairerclip.baselines.bend_vlm import equalised
+from fairerclip.baselines.orth_proj import project, span
+from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.errors import ConstantSensitiveWarning, ExportError, ParameterError
+from fairerclip.export.model_computation import computation_of
+from fairerclip.metrics import max_skew
+
+
+@pytest.mark.parametrize("n_values", [2, 3])
+def test_the_closed_form_is_the_solution_of_the_published_problem(n_values):
+    rng = np.random.default_rng(n_values)
+    e0, means = unit_rows(rng.normal(size=(1, 6)))[0], 0.3 * rng.normal(size=(n_values, 6))
+    ours = unit_rows(equalised(e0, means)[None])[0]
+    constraints = [
+        {"type": "eq", "fun": lambda e: e @ e - 1},
+        *({"type": "eq", "fun": lambda e, m=m: e @ (m - means[0])} for m in means[1:]),
+    ]
+    found = minimize(lambda e: -e @ e0, e0, method="SLSQP", constraints=constraints, options={"ftol": 1e-14})
+    assert found.success
+    assert_allclose(ours, found.x, atol=1e-5)
+    assert_allclose(means @ ours, means[0] @ ours, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_sensitive", [2, 3])
+@pytest.mark.parametrize(("n", "p"), [(300, 12), (50, 80)])
+def test_a_bent_query_is_equally_similar_to_its_nearest_images_of_each_value(embeddings, n_sensitive, n, p):
+    e = embeddings(seed=1, n=n, p=p, n_sensitive=n_sensitive)
+    model = BendVLM(7, random_state=0).fit(
+        e.X, text=e.text, sensitive_features=e.s, sensitive_text=e.sensitive_text
+    )
+    queries = unit_rows(np.random.default_rng(0).normal(size=(3, p)))
+    rows = unit_rows(e.X).astype(np.float32).astype(float)
+    for t, bent in zip(queries, model.transform_text(queries), strict=True):
+        means = []
+        for value in range(n_sensitive):
+            group = rows[e.s == value]
+            means.append(group[np.argsort(-(group @ t))[:7]].mean(axis=0))
+        assert np.ptp(np.array(means) @ t) > 1e-3
+        assert np.ptp(np.array(means) @ bent) < 1e-7
+
+
+def test_the_directions_are_those_of_the_sentences_where_there_are_any(embeddings):
+    e = embeddings(seed=2, p=20)
+    rng = np.random.default_rng(2)
+    sentences = {0: rng.normal(size=(2, 20)), 1: rng.normal(size=(3, 20))}
+    given = {"text": e.text, "sensitive_text": e.sensitive_text, "counterfactual_text": sentences}
+    model = BendVLM(random_state=0).fit(e.X, **given)
+    assert model.diagnostics_["directions"] == "counterfactual sentences"
+    unit = {k: unit_rows(v) for k, v in sentences.items()}
+    plain = unit_rows(e.sensitive_text)
+    basis = span(
+        np.array(
+            [
+                plain[0] - plain[1],
+                unit[0][0] - unit[0][1],
+                *(unit[1][i] - unit[1][j] for i, j in [(0, 1), (0, 2), (1, 2)]),
+            ]
+        )
+    )
+    query = unit_rows(rng.normal(size=(1, 20)))
+    e0 = project(query, basis)[0]
+    assert_allclose(
+        model.transform_text(query), unit_rows(equalised(e0, model._means(query[0]))[None]), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("n_sensitive", [2, 4])
+def test_composed_directions_are_as_many_as_values_differ_and_do_not_hold_the_query(embeddings, n_sensitive):
+    e = embeddings(seed=3, p=30, n_sensitive=n_sensitive)
+    model = BendVLM(random_state=0).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+    query = unit_rows(np.random.default_rng(1).normal(size=(1, 30)) + 0.5 * e.sensitive_text[:1])[0]
+    basis = model._local(query)
+    assert len(basis) == n_sensitive - 1
+    away = unit_rows((e.sensitive_text[0] - e.sensitive_text[1])[None])[0]
+    assert np.linalg.norm(basis @ away) > 0.97
+    assert np.linalg.norm(project(query[None], basis)) > 0.8
+
+
+def test_several_attributes_have_directions_of_their_own(embeddings):
+    e = embeddings(seed=4, p=20, n_sensitive=3)
+    other = np.random.default_rng(3).normal(size=(2, 20))
+    model = BendVLM(random_state=0).fit(e.X, text=e.text, sensitive_text={"a": e.sensitive_text, "b": other})
+    assert_array_equal(model.attributes_, [0, 0, 0, 1, 1])
+    assert len(model._local(unit_rows(e.text)[0])) == 3
+    assert len(np.unique(model.reference_groups_)) > 3
+
+
+def test_reference_images_are_few_seeded_weighted_and_part_of_the_file(embeddings, tmp_path):
+    e = embeddings(seed=5, n=300)
+    given = {"text": e.text, "sensitive_features": e.s}
+    model = BendVLM(max_reference=20, random_state=1).fit(e.X, **given)
+    assert_array_equal(np.bincount(model.reference_groups_.astype(int)), [20, 20])
+    again = BendVLM(max_reference=20, random_state=1).fit(e.X, **given)
+    assert_array_equal(model.reference_, again.reference_)
+    back = load_baseline(model.save(tmp_path / "m"))
+    assert_array_equal(back.reference_, model.reference_)
+    queries = np.random.default_rng(0).normal(size=(3, 12))
+    assert_array_equal(back.query_scores(e.X, queries), model.query_scores(e.X, queries))
+    weight = np.where(np.arange(300) < 150, 0.0, 1.0)
+    weight[150:160] = 50.0
+    heavy = BendVLM(max_reference=40, random_state=1).fit(e.X, sample_weight=weight, **given).reference_
+    rows = unit_rows(e.X).astype(np.float32)
+    numbers = np.array([np.abs(rows - row).sum(axis=1).argmin() for row in heavy])
+    assert numbers.min() >= 150
+    assert np.mean(numbers < 160) > 0.5
+
+
+def test_without_prompts_of_s_there_is_the_second_step_alone_and_without_s_nothing_happens(embeddings):
+    e = embeddings(seed=6)
+    model = BendVLM(random_state=0).fit(e.X, text=e.text, sensitive_features=e.s)
+    assert model.diagnostics_["directions"] == "none"
+    t = unit_rows(e.text)
+    assert_allclose(model.text_, unit_rows(np.array([equalised(row, model._means(row)) for row in t])))
+    with pytest.warns(ConstantSensitiveWarning):
+        plain = BendVLM().fit(e.X, text=e.text, sensitive_features=np.zeros(len(e.X)))
+    assert_allclose(plain.scores(e.X), ZeroShot().fit(e.X, text=e.text).scores(e.X), atol=1e-12)
+    with pytest.raises(ParameterError, match="neighbours must be a whole number"):
+        BendVLM(0).fit(e.X, text=e.text, sensitive_features=e.s)
+
+
+def test_skew_falls_and_the_map_of_queries_is_not_exported():
+    rng = np.random.default_rng(7)
+    s = np.arange(600) % 2
+    axis = unit_rows(rng.normal(size=(1, 32)))[0]
+    X = rng.normal(size=(600, 32)) + 2.5 * np.outer(2 * s - 1, axis)
+    queries = rng.normal(size=(10, 32)) + 1.5 * axis
+    prompts = np.array([-axis, axis])
+    model = BendVLM(random_state=0).fit(X, text=queries[:2], sensitive_text=prompts)
+    plain = ZeroShot().fit(X, text=queries[:2])
+    before, after = (
+        np.mean([max_skew(scores, s, k=100) for scores in m.query_scores(X, queries).T])
+        for m in (plain, model)
+    )
+    assert after < 0.2 < 0.35 < before
+    with pytest.raises(ExportError, match="BendVLM cannot be exported"):
+        computation_of(model, "text")

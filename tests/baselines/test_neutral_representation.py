@@ -1,0 +1,117 @@
+"""The neutral representation: the closed form is the minimiser, and similarities with prototypes become equal."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+
+from fairerclip.baselines import NeutralRepresentation, ZeroShot
+from fairerclip.baselines.neutral_representation import group_means, neutralised
+from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.errors import ConstantSensitiveWarning, ParameterError
+from fairerclip.metrics import max_skew
+
+
+def loss_of(X, B, T, strength, keep):
+    """The loss of a matrix R, and its gradient, row by row of the definition."""
+    n, p = X.shape
+
+    def loss(flat):
+        R = flat.reshape(p, p)
+        change, similar, kept = X @ R.T - X, X @ R.T @ B.T, (X @ R.T - X) @ T.T
+        value = (
+            (change**2).sum() / n + strength * (similar**2).sum() / n + keep / len(T) * (kept**2).sum() / n
+        )
+        gradient = 2 / n * (change + strength * similar @ B + keep / len(T) * kept @ T).T @ X
+        return value, gradient.ravel()
+
+    return loss
+
+
+@pytest.mark.parametrize(("strength", "keep"), [(0.0, 1.0), (3.0, 0.0), (5.0, 2.0)])
+def test_the_closed_form_is_the_minimiser(strength, keep):
+    rng = np.random.default_rng(1)
+    X, B, T = rng.normal(size=(40, 5)), rng.normal(size=(3, 5)), unit_rows(rng.normal(size=(2, 5)))
+    B[2] = B[0] - B[1]  # three differences of three prototypes
+    right, left = neutralised(B, T, strength, keep)
+    R = (np.eye(5) - right @ left).T
+    loss = loss_of(X, B, T, strength, keep)
+    found = minimize(loss, np.zeros(25), jac=True, method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-9})
+    assert_allclose(R, found.x.reshape(5, 5), atol=1e-5)
+    assert np.abs(loss(R.ravel())[1]).max() < 1e-10
+    # The normal equations: (I + λBᵀB + (μ/c)TᵀT) R = I + (μ/c)TᵀT.
+    kept = np.eye(5) + keep / 2 * T.T @ T
+    assert_allclose((kept + strength * B.T @ B) @ R, kept, atol=1e-12)
+    assert right.shape == (5, 2)
+
+
+@pytest.mark.parametrize("n_sensitive", [2, 4])
+@pytest.mark.parametrize(("n", "p"), [(300, 12), (40, 80)])
+def test_similarities_with_prototypes_become_equal_and_a_large_weight_is_a_projection(
+    embeddings, n_sensitive, n, p
+):
+    e = embeddings(seed=2, n=n, p=p, n_sensitive=n_sensitive)
+    given = {"text": e.text, "sensitive_features": e.s, "sensitive_text": e.sensitive_text}
+    model = NeutralRepresentation(1e10, keep=0).fit(e.X, **given)
+    rows = model.transform(e.X)
+    means = group_means(unit_rows(e.X), e.s, np.ones(n))
+    for prototypes in (unit_rows(e.sensitive_text), means):
+        assert np.ptp(unit_rows(e.X) @ prototypes.T, axis=1).max() > 1e-2
+        assert np.ptp(rows @ prototypes.T, axis=1).max() < 1e-6
+    projection = np.eye(p) - model.right_ @ model.left_
+    assert_allclose(projection @ projection, projection, atol=1e-6)
+    assert_allclose(projection, projection.T, atol=1e-6)
+
+
+def test_class_similarities_are_kept_the_more_the_larger_their_weight(embeddings):
+    e = embeddings(seed=3, n=200, correlation=0.6)
+    changes = []
+    for keep in (0.0, 1.0, 100.0):
+        model = NeutralRepresentation(keep=keep).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+        difference = (model.transform(e.X) - unit_rows(e.X)) @ unit_rows(e.text).T
+        changes.append(np.abs(difference).mean())
+    assert changes[0] > 1.2 * changes[1] > 3 * changes[2]
+
+
+def test_shares_attributes_and_weights(embeddings):
+    e = embeddings(seed=4, p=20, n_sensitive=3)
+    other = np.random.default_rng(3).normal(size=(2, 20))
+    model = NeutralRepresentation(prompt_share=1).fit(
+        e.X, text=e.text, sensitive_text={"a": e.sensitive_text, "b": other}
+    )
+    assert model.diagnostics_["prompt_directions"] == 4
+    assert model.right_.shape == (20, 3)
+    weight = np.where(np.arange(len(e.X)) < 200, 1.0, 0.0)
+    a = NeutralRepresentation().fit(e.X, text=e.text, sensitive_features=e.s, sample_weight=weight)
+    b = NeutralRepresentation().fit(e.X[:200], text=e.text, sensitive_features=e.s[:200])
+    assert_allclose(a.transform(e.X), b.transform(e.X), atol=1e-10)
+    means = group_means(e.X, e.s, weight)
+    assert_allclose(means[1], e.X[:200][e.s[:200] == 1].mean(axis=0))
+
+
+def test_nothing_to_neutralise_changes_nothing(embeddings):
+    e = embeddings(seed=5)
+    plain = ZeroShot().fit(e.X, text=e.text).scores(e.X)
+    with pytest.warns(ConstantSensitiveWarning):
+        model = NeutralRepresentation().fit(e.X, text=e.text, sensitive_features=np.zeros(len(e.X)))
+    assert_allclose(model.scores(e.X), plain, atol=1e-12)
+    idle = NeutralRepresentation(0.0).fit(e.X, text=e.text, sensitive_features=e.s)
+    assert_allclose(idle.scores(e.X), plain, atol=1e-12)
+    for name, value in (("strength", -1), ("prompt_share", 2), ("keep", "all")):
+        with pytest.raises(ParameterError, match=f"{name} must be a number in"):
+            NeutralRepresentation(**{name: value}).fit(e.X, text=e.text, sensitive_features=e.s)
+
+
+def test_skew_falls():
+    rng = np.random.default_rng(7)
+    s = np.arange(600) % 2
+    axis = unit_rows(rng.normal(size=(1, 32)))[0]
+    X = rng.normal(size=(600, 32)) + 2.5 * np.outer(2 * s - 1, axis)
+    queries = rng.normal(size=(10, 32)) + 1.5 * axis
+    model = NeutralRepresentation().fit(X, text=queries[:2], sensitive_text=np.array([-axis, axis]))
+    plain = ZeroShot().fit(X, text=queries[:2])
+    before, after = (
+        np.mean([max_skew(scores, s, k=100) for scores in m.query_scores(X, queries).T])
+        for m in (plain, model)
+    )
+    assert after < 0.2 < 0.35 < before

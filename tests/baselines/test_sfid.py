@@ -1,0 +1,82 @@
+"""SFID: which dimensions are overwritten, and with what."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.ensemble import RandomForestClassifier
+
+from fairerclip.baselines import SFID, ZeroShot
+from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.errors import ConstantSensitiveWarning, ParameterError
+from fairerclip.metrics import max_skew
+
+
+def few_axes(n=400, p=24, seed=1, lean=2.0):
+    """Rows with S in the first three dimensions, and queries that lean towards one value."""
+    rng = np.random.default_rng(seed)
+    s = np.arange(n) % 2
+    X = rng.normal(size=(n, p)) + lean * np.outer(2 * s - 1, np.arange(p) < 3)
+    return X, s, rng.normal(size=(10, p)) + 1.0 * (np.arange(p) < 3)
+
+
+def test_the_most_important_dimensions_get_the_mean_of_uncertain_rows():
+    X, s, queries = few_axes(lean=0.7)
+    sensitive = np.outer([-1.0, 1.0], np.arange(24) < 3)
+    model = SFID(0.25, random_state=5).fit(
+        X, text=queries[:3], sensitive_features=s, sensitive_text=sensitive
+    )
+    rows = unit_rows(X)
+    forest = RandomForestClassifier(100, oob_score=True, random_state=5).fit(rows, s, np.ones(len(s)))
+    replaced = np.argsort(-forest.feature_importances_)[:6]
+    assert_array_equal(np.flatnonzero(model.kept_ == 0), np.sort(replaced))
+    assert {0, 1, 2} <= set(replaced)
+    uncertain = forest.oob_decision_function_.max(axis=1) < 0.7
+    assert 10 < uncertain.sum() == model.diagnostics_["uncertain_rows"] < 390
+    expected = rows.copy()
+    expected[:, replaced] = rows[uncertain][:, replaced].mean(axis=0)
+    assert_allclose(model.transform(X), expected, atol=1e-12)
+    prompts = unit_rows(np.concatenate([queries[:3], sensitive]))
+    text = unit_rows(queries)
+    text[:, replaced] = prompts[:, replaced].mean(axis=0)
+    assert_allclose(model.transform_text(queries), unit_rows(text), atol=1e-12)
+
+
+def test_the_forest_learns_from_few_rows_and_judges_the_others_and_zero_weights_do_not_count():
+    X, s, queries = few_axes()
+    model = SFID(0.125, max_rows=100, random_state=0).fit(X, text=queries[:2], sensitive_features=s)
+    assert not model.kept_[:3].any()
+    weight = np.r_[np.zeros(200), np.ones(200)]
+    junk = np.r_[np.random.default_rng(0).normal(size=(200, 24)), X[200:]]
+    a, b = (
+        SFID(0.125, random_state=0).fit(rows, text=queries[:2], sensitive_features=s, sample_weight=weight)
+        for rows in (X, junk)
+    )
+    assert_allclose(a.image_fill_, b.image_fill_, atol=1e-12)
+    rare = np.where(np.arange(400) < 2, 2, s)  # a value that a draw of ten rows would miss
+    SFID(max_rows=10, random_state=0).fit(X, text=queries[:2], sensitive_features=rare)
+
+
+def test_skew_falls_where_s_lives_in_few_dimensions():
+    X, s, queries = few_axes()
+    model = SFID(3 / 24, random_state=0).fit(X, text=queries[:2], sensitive_features=s)
+    plain = ZeroShot().fit(X, text=queries[:2])
+    before, after = (
+        np.mean([max_skew(scores, s, k=60) for scores in m.query_scores(X, queries).T])
+        for m in (plain, model)
+    )
+    assert after < 0.2 < 0.4 < before
+
+
+def test_one_value_of_s_changes_nothing_and_sure_rows_are_replaced_by_the_least_sure(embeddings):
+    e = embeddings(seed=3)
+    with pytest.warns(ConstantSensitiveWarning):
+        model = SFID().fit(e.X, text=e.text, sensitive_features=np.zeros(len(e.X)))
+    assert_allclose(model.scores(e.X), ZeroShot().fit(e.X, text=e.text).scores(e.X), atol=1e-12)
+    X, s, queries = few_axes(lean=9.0)
+    sure = SFID(confidence=0.4, random_state=0).fit(X, text=queries[:2], sensitive_features=s)
+    assert "no row has a confidence below 0.4" in sure.diagnostics_["note"]
+    assert sure.diagnostics_["uncertain_rows"] > 0
+    with pytest.raises(ParameterError, match=r"replace must be a number in \(0, 1\)"):
+        SFID(1.0).fit(e.X, text=e.text, sensitive_features=e.s)
+    with pytest.raises(ParameterError, match="max_rows must be a whole number from 10"):
+        SFID(max_rows=1).fit(e.X, text=e.text, sensitive_features=e.s)
