@@ -19,6 +19,7 @@ from fairerclip.features.feature_map import RandomState
 from fairerclip.metrics.intervals import Estimate, PairedEstimate
 from fairerclip.metrics.label_codes import check_replicates, matrix
 from fairerclip.metrics.retrieval.gallery import (
+    ALL_FIGURES,
     FIGURES,
     Gallery,
     Sample,
@@ -35,16 +36,24 @@ from fairerclip.metrics.retrieval.top_rows import as_generator, rankings
 
 @dataclass(frozen=True)
 class QueryFigures:
-    """Figures of one ranking, or their means over queries; precision and recall are None without relevance."""
+    """Figures of one ranking, or their means over queries.
+
+    Precision and recall are None without relevance, and ``bias`` (Bias@k) without a pair of values.
+    """
 
     max_skew: Estimate
     min_skew: Estimate
     ndkl: Estimate
     precision: Estimate | None
     recall: Estimate | None
+    kl: Estimate
+    bias: Estimate | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready copy; values that are not finite become None."""
+        """Return a JSON-ready copy for files of results, without ``kl`` and ``bias``.
+
+        Values that are not finite become None.
+        """
         figures = {name: getattr(self, name) for name in FIGURES}
         return {name: None if figure is None else figure.as_dict() for name, figure in figures.items()}
 
@@ -116,7 +125,7 @@ class RetrievalChanges:
     before, after : RetrievalReport
         Reports on the same rows.
     changes : tuple of mapping from figure to PairedEstimate
-        One mapping per query; precision and recall are None if relevance is not known.
+        One mapping per query; precision and recall are None if relevance is not known, and bias without a pair.
     mean_changes : mapping from figure to PairedEstimate
         Changes of the means over queries.
     drift : tuple of RankingDrift
@@ -167,7 +176,8 @@ def _header(report: RetrievalReport) -> dict[str, Any]:
 
 
 def _changes_dict(changes: Changes) -> dict[str, Any]:
-    return {name: None if change is None else change.as_dict() for name, change in changes.items()}
+    figures = {name: changes[name] for name in FIGURES}
+    return {name: None if change is None else change.as_dict() for name, change in figures.items()}
 
 
 def retrieval_report(
@@ -177,6 +187,7 @@ def retrieval_report(
     *,
     relevant: Any = None,
     reference: Reference = "population",
+    pair: tuple[Any, Any] | None = None,
     ties: str = "expected",
     confidence: float = 0.95,
     n_replicates: int = 1000,
@@ -199,6 +210,8 @@ def retrieval_report(
         Whether a row is relevant to a query; needed for precision and recall.
     reference : {"population", "uniform"} or mapping, default="population"
         Reference share of each group, as in `max_skew`.
+    pair : tuple of two labels, optional
+        The two groups of Bias@k, as in `bias_at_k`; without it Bias@k is None.
     ties : {"expected", "score", "random"}, default="expected"
         Treatment of equal scores, as in `max_skew`.
     confidence : float, default=0.95
@@ -212,8 +225,8 @@ def retrieval_report(
     -------
     RetrievalReport
         Intervals of shares, precision and recall have their confidence on average; those of MaxSkew and MinSkew
-        are conservative. The interval of NDKL is for its expectation in galleries of n such rows, which is above
-        0 even for a fair ranking, and the more so the shorter the ranking.
+        are conservative. The intervals of NDKL and KL are for their expectations in galleries of n such rows, which
+        are above 0 even for a fair ranking, and the more so the shorter the ranking.
 
     Examples
     --------
@@ -223,7 +236,7 @@ def retrieval_report(
     >>> round(figures.max_skew.value, 3), figures.max_skew.low, report.queries[0].counts
     (0.405, 0.0, (3.0, 1.0))
     """
-    gallery = Gallery.read(matrix(scores, "scores"), groups, k, relevant, reference)
+    gallery = Gallery.read(matrix(scores, "scores"), groups, k, relevant, reference, pair)
     check_confidence(confidence)
     check_replicates(n_replicates)
     rng = as_generator(random_state)
@@ -239,6 +252,7 @@ def retrieval_changes(
     *,
     relevant: Any = None,
     reference: Reference = "population",
+    pair: tuple[Any, Any] | None = None,
     ties: str = "expected",
     confidence: float = 0.95,
     n_replicates: int = 1000,
@@ -253,7 +267,7 @@ def retrieval_changes(
     ----------
     before_scores, after_scores : array of shape (n,) or (n, q)
         Higher scores rank first; the same rows and queries in both.
-    groups, k, relevant, reference, ties, confidence, n_replicates, random_state
+    groups, k, relevant, reference, pair, ties, confidence, n_replicates, random_state
         As in `retrieval_report`.
 
     Returns
@@ -274,7 +288,7 @@ def retrieval_changes(
         raise ShapeError(
             f"before_scores and after_scores must have the same shape; got {before.shape} and {after.shape}"
         )
-    gallery = Gallery.read(before, groups, k, relevant, reference)
+    gallery = Gallery.read(before, groups, k, relevant, reference, pair)
     check_confidence(confidence)
     check_replicates(n_replicates)
     rng = as_generator(random_state)
@@ -295,7 +309,7 @@ def retrieval_changes(
 
 def _figures(intervals: Mapping[str, Any]) -> QueryFigures:
     estimates: dict[str, Any] = {name: Estimate(*interval) for name, interval in intervals.items()}
-    return QueryFigures(**{"precision": None, "recall": None, **estimates})
+    return QueryFigures(**{"precision": None, "recall": None, "bias": None, **estimates})
 
 
 def _report(gallery: Gallery, sample: Sample, ties: str, confidence: float) -> RetrievalReport:
@@ -323,7 +337,7 @@ def _report(gallery: Gallery, sample: Sample, ties: str, confidence: float) -> R
 
 def _paired(before: QueryFigures, after: QueryFigures, intervals: Mapping[str, Any]) -> Changes:
     """Pair the figures of one query, or their means, with the interval of the difference."""
-    changes: dict[str, PairedEstimate | None] = dict.fromkeys(FIGURES)
+    changes: dict[str, PairedEstimate | None] = dict.fromkeys(ALL_FIGURES)
     for name, interval in intervals.items():
         changes[name] = PairedEstimate(getattr(before, name).value, getattr(after, name).value, *interval)
     return changes
