@@ -34,6 +34,9 @@ GONE = {
     "task celeba": ("gone",),
     "task fairface": ("gone",),
     "task cfd": ("gone",),
+    "task utkface": ("gone",),
+    "task facet": ("gone",),
+    "task metadata": ("gone",),
     "task embeddings": ("gone", "--labels", "gone", "--id", "i", "--sensitive", "s", "--prompts", "gone"),
 }
 BAD = {
