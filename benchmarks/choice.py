@@ -38,7 +38,7 @@ from scipy.stats import t as student
 from fairerclip import FairerCLIP
 from fairerclip._util.files import atomic_file
 from fairerclip.baselines import LEACE, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
-from fairerclip.baselines.softmax import shared_solutions
+from fairerclip.baselines.shared_solutions import shared_solutions
 from fairerclip.data import Task, load_task, resplit
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.judging.choose import choose

@@ -11,7 +11,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from fairerclip.baselines import LinearProbe
 from fairerclip.baselines.linear_probe import KUMAR_GRID
-from fairerclip.baselines.softmax import shared_solutions, softmax_path
+from fairerclip.baselines.shared_solutions import shared_solutions
+from fairerclip.baselines.softmax import softmax_path
 from fairerclip.errors import (
     ConstantSensitiveWarning,
     LabelError,

@@ -115,7 +115,20 @@ def test_the_verdict_is_against_the_best_row_that_sees_no_more_labels(experiment
         wrong = rng.random(len(truth)) < share
         codes = np.where(wrong, 1 - truth, truth)
         report = report_of(experiment, np.array(experiment.classes)[codes])
-        return [MethodRun.model_construct(report=report, predicted=tuple(codes), split="test")]
+        return [
+            MethodRun.model_construct(
+                **{
+                    "report": report,
+                    "predicted": tuple(codes),
+                    "split": "test",
+                    "candidates": 1,
+                    "notes": (),
+                },
+                **dict.fromkeys(
+                    ("strategy", "as_published", "seconds", "seconds_in_all", "parameters", "peak_mb")
+                ),
+            )
+        ]
 
     shares = {
         **{"zero-shot": 0.4, "probe": 0.35, "probe-group": 0.1, "probe-group-true": 0.0},
@@ -123,7 +136,12 @@ def test_the_verdict_is_against_the_best_row_that_sees_no_more_labels(experiment
     }
     found = {key: runs(share) for key, share in shares.items()}
     methods = [BY_KEY[key] for key in shares]
-    with_labels = PairedMethods.of(experiment, methods, found).verdict(BY_KEY["fairerclip-target"])
+
+    def paired():
+        figures = {key: study._row(BY_KEY[key], known).figures for key, known in found.items()}
+        return PairedMethods.of(experiment, methods, found, figures)
+
+    with_labels = paired().verdict(BY_KEY["fairerclip-target"])
     assert (with_labels.against, with_labels.others) == (
         "probe-group",
         4,
@@ -132,11 +150,11 @@ def test_the_verdict_is_against_the_best_row_that_sees_no_more_labels(experiment
     assert with_labels.worst_group.difference == pytest.approx(worst[0] - worst[1])
     assert with_labels.worst_group.high < 0
     assert "Group-balanced probe, Ŝ: worse; worst group −" in verdict_sentence(with_labels)
-    no_labels = PairedMethods.of(experiment, methods, found).verdict(BY_KEY["fairerclip-none"])
+    no_labels = paired().verdict(BY_KEY["fairerclip-none"])
     assert (no_labels.against, no_labels.others) == ("dfr-validation", 2)
     assert ": better; worst group +" in verdict_sentence(no_labels)
     found["zero-shot"] = found["dfr-validation"] = [FailedRun(seed=0, error="x")]
-    assert PairedMethods.of(experiment, methods, found).verdict(BY_KEY["fairerclip-none"]) is None
+    assert paired().verdict(BY_KEY["fairerclip-none"]) is None
 
 
 @pytest.mark.usefixtures("inline_jobs")

@@ -18,6 +18,8 @@ MAX_COUNT = 2**31 - 1
 RANGES = {
     "seed": (0, 2**32 - 1),  # the range that scikit-learn accepts
     "seeds": (1, 1_000),
+    "splits": (2, 1_000),
+    "gradient_splits": (2, 1_000),
     "jobs": (1, 1_024),
     "workers": (1, 256),
     "batch_size": (1, 65_536),

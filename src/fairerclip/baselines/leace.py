@@ -11,6 +11,7 @@ from fairerclip._util.checks import check_choice, check_within
 from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import L2Probe
+from fairerclip.baselines.shared_solutions import once
 from fairerclip.baselines.training_data import Needs, Training
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import ShapeError
@@ -129,16 +130,15 @@ class LEACE(L2Probe):
         if self.head == "probe":
             self._check_probe()
             check_classes(data, self.classes_, "LEACE")
-        X = unit_rows(data.X)
         # Without sensitive values all rows get the same one, so that nothing is erased.
-        s = np.zeros(len(X), dtype=np.int64) if data.s is None else data.s
-        eraser = erase(X, s, data.weight, self.shrinkage)
+        s = np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
+        eraser, erased = once(_erased, data.X, s, data.weight, self.shrinkage)
         self.mean_, self.right_, self.left_ = eraser
         if self.head == "zero-shot":
             self.coef_, self.intercept_ = class_prompts(data, "LEACE"), np.zeros(data.n_classes)
             return
         held = None if data.validation is None else eraser(unit_rows(data.validation.X))
-        self.coef_, self.intercept_, self.diagnostics_ = self._fit_probe(data, eraser(X), held)
+        self.coef_, self.intercept_, self.diagnostics_ = self._fit_probe(data, erased, held)
 
     def _embed(self, rows: F64) -> F64:
         """Return the unit rows after erasure (b, p), not normalised again."""
@@ -151,6 +151,12 @@ class LEACE(L2Probe):
     def _class_scores(self, embedded: F64) -> F64:
         """Return the class scores (b, c), which are linear in the erased rows."""
         return np.asarray(embedded @ self.coef_.T + self.intercept_)
+
+
+def _erased(X: F64, s: Ints, weight: F64, shrinkage: float) -> tuple[Eraser, F64]:
+    X = unit_rows(X)
+    eraser = erase(X, s, weight, shrinkage)
+    return eraser, eraser(X)
 
 
 def erase(X: F64, s: Ints, weight: F64, shrinkage: float = 0.0) -> Eraser:

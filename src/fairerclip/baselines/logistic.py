@@ -11,6 +11,7 @@ import numpy as np
 from fairerclip._util.checks import LARGEST, as_number, check_choice, check_count, check_positive
 from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.baseline import Baseline
+from fairerclip.baselines.shared_solutions import once
 from fairerclip.baselines.softmax import softmax_path
 from fairerclip.baselines.training_data import Needs, Training, Validation
 from fairerclip.errors import NotConvergedWarning, ParameterError
@@ -111,8 +112,8 @@ class L2Probe(Baseline):
             )
         weight = self._row_weights(data)
         rows = np.flatnonzero(weight > 0)
-        scaling = Scaling.of(X, data.weight, self.standardize)
-        inputs, y = scaling.apply(X[rows]), _labels(data)[rows]
+        scaling, inputs = once(_scaled, X, data.weight, self.standardize, rows)
+        y = _labels(data)[rows]
         path = softmax_path(
             inputs, y, weight[rows], data.n_classes, grid, tol=self.tol, max_iter=self.max_iter
         )
@@ -148,6 +149,11 @@ class L2Probe(Baseline):
                 "sensitive": sensitive,
             },
         )
+
+
+def _scaled(X: F64, weight: F64, how: str | None, rows: Ints) -> tuple[Scaling, F64]:
+    scaling = Scaling.of(X, weight, how)
+    return scaling, scaling.apply(X[rows])
 
 
 def merit(

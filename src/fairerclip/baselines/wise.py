@@ -11,6 +11,7 @@ from fairerclip._util.checks import check_within
 from fairerclip._util.types import F64
 from fairerclip.baselines.heads import check_classes, class_prompts
 from fairerclip.baselines.logistic import L2Probe
+from fairerclip.baselines.shared_solutions import once
 from fairerclip.baselines.training_data import Needs, Training
 from fairerclip.data.embedding_rows import unit_rows
 
@@ -66,7 +67,7 @@ class WiSE(L2Probe):
         check_within("alpha", self.alpha, 0.0, 1.0)
         self._check_probe()
         check_classes(data, self.classes_, "WiSE")
-        X = unit_rows(data.X)
+        X = once(unit_rows, data.X)
         held = None if data.validation is None else unit_rows(data.validation.X)
         coef, intercept, self.diagnostics_ = self._fit_probe(data, X, held)
         zero, zero_scale = _rescaled(class_prompts(data, "WiSE"), np.zeros(data.n_classes), X, data.weight)

@@ -12,6 +12,9 @@ from fairerclip.cli import options
 from fairerclip.cli.signals import kept_when_stopped
 
 if TYPE_CHECKING:
+    from fairerclip.experiment import Experiment
+    from fairerclip.report.answer_page import AnswerPage
+    from fairerclip.study.compare_rankings import RankingOptions
     from fairerclip.study.comparison import Comparison, ComparisonRow
 
 SHOWN_REASONS = 3
@@ -31,6 +34,42 @@ Methods = Annotated[
 ]
 Seeds = Annotated[
     int, typer.Option(callback=options.in_range, help="Number of seeds, for methods that depend on the seed.")
+]
+Splits = Annotated[
+    int | None,
+    typer.Option(
+        callback=options.in_range,
+        help="Number of resampled splits in place of seeds: rows change places inside each class and group, and "
+        "intervals are for new rows.",
+    ),
+]
+GradientSplits = Annotated[
+    int,
+    typer.Option(
+        callback=options.in_range, help="Number of resampled splits for methods trained by gradient."
+    ),
+]
+Rankings = Annotated[
+    bool,
+    typer.Option(
+        "--rankings",
+        help="Compare rankings by queries instead of predictions. Default for a task without target labels.",
+    ),
+]
+QueryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--queries",
+        help="With rankings: embeddings of free queries (.npz, .safetensors, .npy, a store or a task), in place of "
+        "those of the task.",
+    ),
+]
+Unrelated = Annotated[
+    Path | None,
+    typer.Option(
+        "--unrelated",
+        help="With rankings: another task of the same encoder, whose zero-shot accuracy should not change.",
+    ),
 ]
 MaxSteps = Annotated[
     int,
@@ -53,8 +92,13 @@ def compare(
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
     seeds: Seeds = 3,
+    splits: Splits = None,
+    gradient_splits: GradientSplits = 5,
     jobs: options.Jobs = None,
     max_steps: MaxSteps = 20_000,
+    rankings: Rankings = False,
+    queries: QueryFile = None,
+    unrelated: Unrelated = None,
     plot: Plot = None,
     save_best: SaveBest = None,
     overwrite: options.Overwrite = False,
@@ -70,7 +114,8 @@ def compare(
     from fairerclip.study.best_method import save_best as save_winner
     from fairerclip.study.compare import CompareOptions, data_of
     from fairerclip.study.compare import compare as run
-    from fairerclip.study.comparison import check_comparison, write_comparison
+    from fairerclip.study.compare_rankings import RankingOptions
+    from fairerclip.study.comparison import FILES, check_comparison, write_comparison
     from fairerclip.study.comparison_page import draw_front, page
 
     if methods == "list":
@@ -78,13 +123,35 @@ def compare(
         return
     if task is None:
         raise typer.BadParameter("Missing argument 'TASK'.")
+    if splits is not None and save_best is not None:
+        raise typer.BadParameter(
+            "--save-best is for the splits of the task: leave out --splits, or fit the best method with "
+            "`fairerclip fit --method`."
+        )
     _check_outputs(output, plot, save_best, overwrite=overwrite)
     experiment = options.load_experiment(task, sensitive, classes)
+    if rankings or queries is not None or unrelated is not None or _is_gallery(experiment):
+        if plot is not None or save_best is not None:
+            raise typer.BadParameter("--plot and --save-best are not for rankings: leave them out.")
+        keys = options.split_names(methods)
+        chosen = RankingOptions(
+            None if keys is None else tuple(keys),
+            splits,
+            gradient_splits,
+            jobs=jobs,
+            source=options.as_text(task),
+        )
+        _rankings(
+            experiment, chosen, output, queries, unrelated, overwrite=overwrite, verbose=verbose, json=json
+        )
+        return
     if output is not None:
         check_comparison(output, data_of(experiment), overwrite=overwrite)
     keys = options.split_names(methods)
     named = None if keys is None else tuple(keys)
-    settings = CompareOptions(named, seeds, jobs, max_steps, options.as_text(task))
+    settings = CompareOptions(
+        named, seeds, jobs, max_steps, options.as_text(task), splits=splits, gradient_splits=gradient_splits
+    )
     work = None if output is None else output / "runs"
     best = None
     with kept_when_stopped(work), show.warnings_as_lines():
@@ -97,13 +164,64 @@ def compare(
         if save_best is not None and any(row.figures for row in results.rows):
             best = save_winner(experiment, results, save_best)
     if not json:
-        _print(results, output, verbose=verbose)
+        _print_page(page(results), output, FILES[0], verbose=verbose)
         for sentence in () if best is None else (*best.sentences, f"model written to {save_best}"):
             show.say(sentence)
     _check(results, keys)
     if json:
         saved = {} if best is None else {"saved": {**best.as_dict(), "model": str(save_best)}}
         show.print_json({**results.as_dict(), **saved})
+
+
+def _is_gallery(experiment: Experiment) -> bool:
+    """Whether no row of a task has a target label."""
+    splits = experiment.task.splits.values()
+    return all(split.y is None or not (split.y >= 0).any() for split in splits)
+
+
+def _rankings(
+    experiment: Experiment,
+    chosen: RankingOptions,
+    output: Path | None,
+    queries: Path | None,
+    unrelated: Path | None,
+    *,
+    overwrite: bool,
+    verbose: bool,
+    json: bool,
+) -> None:
+    """Compare methods for rankings, and print or write the results."""
+    from dataclasses import replace
+
+    from fairerclip.auditing.run import digest
+    from fairerclip.cli import show
+    from fairerclip.data import load_task
+    from fairerclip.data.query_files import read_queries
+    from fairerclip.data.task_parts import Sentences
+    from fairerclip.errors import WorkFailedError
+    from fairerclip.study.compare_rankings import compare_rankings
+    from fairerclip.study.ranking_comparison import check_rankings, write_rankings
+    from fairerclip.study.ranking_page import rankings_page
+
+    if queries is not None:
+        text, names = read_queries(queries)
+        task = replace(experiment.task, queries=Sentences(text=text, prompts=tuple(names)))
+        experiment = replace(experiment, task=task)
+    other = None if unrelated is None else load_task(unrelated)
+    if output is not None:
+        check_rankings(output, digest(experiment.task), overwrite=overwrite)
+    work = None if output is None else output / "runs"
+    with kept_when_stopped(work), show.warnings_as_lines(), show.progress("compare") as advance:
+        results = compare_rankings(experiment, chosen, unrelated=other, work=work, progress=advance)
+        if output is not None:
+            write_rankings(results, rankings_page(results), output, overwrite=overwrite)
+    if not json:
+        _print_page(rankings_page(results), output, "rankings.html", verbose=verbose)
+    failed = [row for row in results.rows if row.errors]
+    if failed and (chosen.methods is not None or not any(row.figures for row in results.rows)):
+        raise WorkFailedError(f"{len(failed)} methods failed: {failed[0].errors[0]}", results.as_dict())
+    if json:
+        show.print_json(results.as_dict())
 
 
 def _check_outputs(
@@ -172,13 +290,11 @@ def _reasons(rows: Sequence[ComparisonRow]) -> str:
     return "; ".join([*first, *(["…"] if len(rows) > SHOWN_REASONS else [])])
 
 
-def _print(results: Comparison, output: Path | None, *, verbose: bool) -> None:
+def _print_page(shown: AnswerPage, output: Path | None, file: str, *, verbose: bool) -> None:
     """Print the answer, what failed or does harm, the table of all methods, and where the rest is."""
     from fairerclip.cli import show
     from fairerclip.report.result_table import to_terminal
-    from fairerclip.study.comparison_page import page
 
-    shown = page(results)
     if shown.simulated:
         show.say(shown.source)
     show.answer((shown.answer, shown.recommendation))
@@ -195,9 +311,7 @@ def _print(results: Comparison, output: Path | None, *, verbose: bool) -> None:
         for more in part.tables:
             show.put(show.plain_table(None, more.columns, to_terminal(more)))
     if output is not None:
-        from fairerclip.study.comparison import FILES
-
-        show.say(f"results written to {output}: {FILES[0]} has the picture, all figures and notes")
+        show.say(f"results written to {output}: {file} has all figures and notes")
     elif not verbose:
         show.say(
             "--verbose prints all figures, times and notes; -o OUT writes them and a page with a picture"

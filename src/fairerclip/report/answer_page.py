@@ -76,13 +76,15 @@ class RankedTable:
     columns: Sequence[str]
     sections: Sequence[RankedSection]
     note: str
+    sorted_by: str = "Learns from"
+    """Head of the column of short headings, in the table without sections."""
 
     def flat(self) -> ResultTable:
         """Return the table without sections, best first; signs are its first column, short headings its fourth."""
         found = [(row, section.short) for section in self.sections for row in section.rows]
         found.sort(key=lambda entry: entry[0].number)
         rows = [[row.sign, *row.cells[:2], short, *row.cells[2:]] for row, short in found]
-        columns = ["", *self.columns[:2], "Learns from", *self.columns[2:]]
+        columns = ["", *self.columns[:2], self.sorted_by, *self.columns[2:]]
         return ResultTable("", columns, rows, self.note, left=4)
 
 

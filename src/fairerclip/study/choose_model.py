@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from fairerclip._util.types import F64, Ints
-from fairerclip.baselines.softmax import shared_solutions
+from fairerclip.baselines.shared_solutions import shared_solutions
 from fairerclip.errors import FairerClipWarning, NonFiniteError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.judging.choose import Choice, choose

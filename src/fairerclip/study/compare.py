@@ -1,8 +1,11 @@
-"""Comparison of methods over seeds, in parallel; each run is kept in a file, so that stopped work can be resumed."""
+"""Comparison of methods over seeds or resampled splits, in parallel.
+
+Each run is kept in a file, so that stopped work can be resumed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,11 +38,16 @@ from fairerclip.study.jobs import Job, run_jobs
 from fairerclip.study.method import Method
 from fairerclip.study.methods import CANDIDATES, MAX_STEPS, SEARCH, chosen_methods
 from fairerclip.study.paired_methods import PairedMethods
-from fairerclip.study.run_method import run_method
+from fairerclip.study.run_method import run_method, run_split
+from fairerclip.study.split_figures import PairedSplits, overlap_ratio, split_means
 from fairerclip.study.workers import Failure
 
 CHOSEN_BY = "expected worst group, with class offsets, on held-out halves of the validation rows"
 """Rule by which the model of every method is chosen; part of the key of a kept run."""
+RUNS_PER_PROCESS = 5
+"""Number of runs on resampled splits after which a process is replaced; to start one takes seconds."""
+GRADIENT_SPLITS = 5
+"""Number of resampled splits for methods that are trained by gradient, unless another is given."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,12 @@ class CompareOptions:
     methods : tuple of str or None
         Keys of methods; None for all that the task allows.
     seeds : int
-        Number of seeds.
+        Number of seeds, on the splits of the task.
+    splits : int or None
+        Number of resampled splits, 2 at least, in place of seeds: the rows of the task change places inside each class
+        and group, and every method runs once on each split. None for the splits of the task.
+    gradient_splits : int
+        Number of resampled splits for methods that are trained by gradient.
     jobs : int or None
         Number of processes; None for one per core.
     max_steps : int
@@ -65,6 +78,14 @@ class CompareOptions:
     jobs: int | None = None
     max_steps: int = MAX_STEPS
     source: str = "TASK.npz"
+    splits: int | None = None
+    gradient_splits: int = GRADIENT_SPLITS
+
+    def draws(self, method: Method) -> range:
+        """Return the seeds, or the seeds of the splits, with which a method runs."""
+        if self.splits is not None:
+            return range(min(self.splits, self.gradient_splits) if method.gradient else self.splits)
+        return range(self.seeds if method.seeded else 1)
 
 
 @refusing()
@@ -105,7 +126,9 @@ def compare(
         raise ParameterError(f"the task allows none of these methods ({reasons})")
     data = data_of(experiment)
     runs = _run(experiment, compared, data, options, work, progress)
-    paired = PairedMethods.of(experiment, compared, runs)
+    rows = _rows(experiment, compared, runs, options)
+    kind = PairedMethods if options.splits is None else PairedSplits
+    paired = kind.of(experiment, compared, runs, {row.method: row.figures for row in rows})
     comparison = Comparison(
         task=ComparedTask(
             name=experiment.task.name,
@@ -115,12 +138,17 @@ def compare(
             rows={name: len(split) for name, split in experiment.task.splits.items()},
         ),
         settings=ComparisonSettings(
-            seeds=options.seeds, max_steps=options.max_steps, candidates=CANDIDATES, chosen_by=CHOSEN_BY
+            seeds=options.seeds,
+            splits=options.splits,
+            gradient_splits=None if options.splits is None else options.gradient_splits,
+            max_steps=options.max_steps,
+            candidates=CANDIDATES,
+            chosen_by=CHOSEN_BY,
         ),
         best_for_labels=paired.best_for_labels(),
         against_zero_shot=paired.against_zero_shot,
         verdicts=tuple(v for m in compared if m.is_own and (v := paired.verdict(m))),
-        rows=tuple(_row(method, runs[method.key]) for method in compared),
+        rows=rows,
         left_out=left_out,
         made=StudySoftware.now(),
     )
@@ -132,6 +160,13 @@ def _check(experiment: Experiment, options: CompareOptions) -> None:
     """Raise for options out of range, and for a task without rows to compare methods on."""
     check_range("seeds", options.seeds)
     check_range("max_steps", options.max_steps)
+    if options.splits is not None:
+        check_range("splits", options.splits)
+        check_range("gradient_splits", options.gradient_splits)
+        if not {"train", "test"} <= set(experiment.task.splits):
+            raise LabelError(
+                f"{experiment.task.name} has no training or no test split to resample: leave out splits"
+            )
     if options.jobs is not None:
         check_range("jobs", options.jobs)
     if experiment.evaluation_split() is None:
@@ -150,13 +185,14 @@ def _run(
     progress: Callable[[int, int], None],
 ) -> dict[str, list[MethodRun | FailedRun]]:
     """Run every method with every seed, and return the runs by method."""
-    pairs = [(method, seed) for method in methods for seed in range(options.seeds if method.seeded else 1)]
-    # One process per run: its peak memory is that of the run alone, and a crash does not end other runs.
+    pairs = [(method, seed) for method in methods for seed in options.draws(method)]
+    # One process per run: its peak memory is that of the run alone, and a crash does not end other runs. The many runs
+    # on resampled splits share a few: the first run of each process has the memory of a run alone.
     answers = run_jobs(
         [_job(experiment, method, seed, data, options) for method, seed in pairs],
         work,
         processes=options.jobs,
-        calls_per_process=1,
+        calls_per_process=1 if options.splits is None else RUNS_PER_PROCESS,
         progress=progress,
     )
     runs: dict[str, list[MethodRun | FailedRun]] = {method.key: [] for method in methods}
@@ -179,8 +215,9 @@ def _job(
     experiment: Experiment, method: Method, seed: int, data: ComparedData, options: CompareOptions
 ) -> Job[MethodRun]:
     arguments = {"method": method, "experiment": experiment, "seed": seed, "max_steps": options.max_steps}
-    key, file = _key(method, seed, data, options), f"{method.key}-{seed}.json"
-    return Job(method.title, key, file, MethodRun, run_method, arguments)
+    call, kind = (run_method, "") if options.splits is None else (run_split, "split-")
+    key, file = _key(method, seed, data, options), f"{method.key}-{kind}{seed}.json"
+    return Job(method.title, key, file, MethodRun, call, arguments)
 
 
 def _key(method: Method, seed: int, data: ComparedData, options: CompareOptions) -> dict[str, Any]:
@@ -188,6 +225,7 @@ def _key(method: Method, seed: int, data: ComparedData, options: CompareOptions)
     return {
         "method": method.key,
         "seed": seed,
+        **({} if options.splits is None else {"resampled": True}),
         "data": data.model_dump(mode="json"),
         "cap": options.max_steps if method.gradient else None,
         **({"training": TRAINING} if method.gradient else {}),
@@ -197,6 +235,28 @@ def _key(method: Method, seed: int, data: ComparedData, options: CompareOptions)
         "chosen_by": CHOSEN_BY,
         **({"search": dict(SEARCH)} if method.is_own else {}),
     }
+
+
+def _rows(
+    experiment: Experiment,
+    methods: Sequence[Method],
+    runs: Mapping[str, Sequence[MethodRun | FailedRun]],
+    options: CompareOptions,
+) -> tuple[ComparisonRow, ...]:
+    """Return the rows of all methods, with their figures over seeds or splits."""
+    rows = tuple(_row(method, runs[method.key]) for method in methods)
+    if options.splits is None:
+        return rows
+    figures = split_means({row.method: row.good_runs for row in rows}, overlap_ratio(experiment.task))
+    return tuple(
+        row.model_copy(update={"figures": figures.get(row.method), "peak_mb": _most_memory(row)})
+        for row in rows
+    )
+
+
+def _most_memory(row: ComparisonRow) -> float | None:
+    """Return the memory of the run that took most: later runs of a process reuse memory, and seem to take less."""
+    return max((run.peak_mb for run in row.good_runs if run.peak_mb is not None), default=None)
 
 
 def _row(method: Method, runs: Sequence[MethodRun | FailedRun]) -> ComparisonRow:

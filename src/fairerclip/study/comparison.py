@@ -35,7 +35,7 @@ class PublishedChoice(Part):
 
 
 class MethodRun(Answer):
-    """One method with one seed.
+    """One method with one seed, or on the resampled split with this seed.
 
     ``report`` is on the rows of ``split``, and ``predicted`` holds the codes of their predicted classes, which
     ``comparison.json`` leaves out. ``as_published`` is None for FairerCLIP. ``seconds`` is the time of the chosen fit,
@@ -68,7 +68,10 @@ class FailedRun(Part):
 
 
 class SeedMean(Part):
-    """Mean and standard deviation of a figure over seeds, and the mean of the intervals, which are over test rows."""
+    """Mean and standard deviation of a figure over seeds, and the mean of the intervals, which are over test rows.
+
+    Over resampled splits, ``seeds`` is the number of splits, and the interval is that of the mean for new rows.
+    """
 
     mean: Number
     sd: Number
@@ -175,9 +178,15 @@ class ComparedTask(Part):
 
 
 class ComparisonSettings(Part):
-    """Options of the comparison; ``candidates`` is the number of models that a method may choose from at most."""
+    """Options of the comparison; ``candidates`` is the number of models that a method may choose from at most.
+
+    ``splits`` is the number of resampled splits, None for the splits of the task; methods that are trained by gradient
+    ran on the first ``gradient_splits`` of them.
+    """
 
     seeds: Count
+    splits: Count | None = None
+    gradient_splits: Count | None = None
     max_steps: Count
     candidates: Count
     chosen_by: Words

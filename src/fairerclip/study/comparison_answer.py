@@ -126,9 +126,16 @@ def tested_on(comparison: Comparison) -> str | None:
 def rows_words(comparison: Comparison) -> str:
     """Return the number and the split of the rows on which methods were compared."""
     runs = [run for row in comparison.rows for run in row.good_runs]
-    return (
-        _counted(runs[0].report.n, f"{SPLITS.get(runs[0].split, runs[0].split)} row") if runs else "no rows"
-    )
+    if not runs:
+        return "no rows"
+    rows = _counted(runs[0].report.n, f"{SPLITS.get(runs[0].split, runs[0].split)} row")
+    splits = comparison.settings.splits
+    return rows if splits is None else f"{splits} resampled splits with {rows} each"
+
+
+def paired_by(comparison: Comparison) -> str:
+    """Return what differences are paired by: rows, or resampled splits."""
+    return "rows" if comparison.settings.splits is None else "splits"
 
 
 def _sentence(comparison: Comparison) -> str:

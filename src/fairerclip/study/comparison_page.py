@@ -30,6 +30,7 @@ from fairerclip.study.comparison_answer import (
     is_harm,
     outcome,
     overall,
+    paired_by,
     rows_words,
 )
 from fairerclip.study.methods import CHECKPOINTS, LEARNS_FROM, METHODS, OWN
@@ -53,6 +54,7 @@ TERMS = {
     "Offset": "A number added to the score of a class, chosen on the validation rows for every method alike.",
     "As published": "The setting that the authors of a method would have chosen, without offsets.",
     "Seed": "Start of the random numbers. ± is the standard deviation over seeds.",
+    "Resampled split": "The rows of the task, exchanged between its splits inside each class and group.",
 }
 """Terms of comparisons only."""
 PLAIN = {
@@ -103,13 +105,18 @@ def ranked_table(comparison: Comparison) -> RankedTable:
         if (found := [row for row in rows if row.labels == labels])
     ]
     paired = (
-        "Against the best: difference of worst groups in points, paired by rows; grey with ≈ is not told apart from 0."
+        f"Against the best: difference of worst groups in points, paired by {paired_by(comparison)}; grey with ≈ is "
+        "not told apart from 0."
         if comparison.best_for_labels
         else "This file of an earlier version has no paired differences, so nothing is said on what is told apart."
     )
+    over = f"over {rows_words(comparison)}"
+    intervals = (
+        f"intervals {over}" if comparison.settings.splits is None else f"intervals for new rows, {over}"
+    )
     note = (
-        f"Per cent right; brackets: 95 % intervals over {rows_words(comparison)}. {paired} The best was chosen by "
-        "these figures, which are therefore optimistic for it."
+        f"Per cent right; brackets: 95 % {intervals}. {paired} The best was chosen by these figures, which are "
+        "therefore optimistic for it."
     )
     return RankedTable(COLUMNS, sections, note)
 
@@ -218,7 +225,7 @@ def _interval(figure: SeedMean) -> Interval:
 
 def _folded(comparison: Comparison) -> list[Folded]:
     """Return the parts that open on a tap, most important first."""
-    settings, rows = comparison.settings, comparison.rows
+    rows = comparison.rows
     done = [row for row in rows if row.figures is not None]
     errors = [f"{row.title}: {error}" for row in rows for error in row.errors]
     notes = [f"{row.title}: {n}" for row in rows for n in row.notes if not n.startswith("stopped: ")]
@@ -251,16 +258,18 @@ def _folded(comparison: Comparison) -> list[Folded]:
             [
                 f"Task {comparison.task.digest}; classes {', '.join(comparison.task.classes)}; sensitive "
                 f"{', '.join(comparison.task.sensitive)}.",
-                f"{_number_of(settings.seeds, 'seed')}; "
-                + ", ".join(f"{k} {v}" for k, v in made.items())
-                + ".",
+                f"{_draws(comparison)}; " + ", ".join(f"{k} {v}" for k, v in made.items()) + ".",
             ],
         ),
     ]
 
 
-def _number_of(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _draws(comparison: Comparison) -> str:
+    """Return the number of seeds, or of resampled splits."""
+    settings = comparison.settings
+    if settings.splits is not None:
+        return f"{settings.splits} resampled splits"
+    return f"{settings.seeds} seed{'' if settings.seeds == 1 else 's'}"
 
 
 def _rules(comparison: Comparison) -> list[str]:
@@ -272,15 +281,30 @@ def _rules(comparison: Comparison) -> list[str]:
         "Zero-shot has offsets, too. A method with one candidate has nothing to vary.",
         "“As published” is the choice of its authors: the candidate with the best worst group on the validation rows, "
         "or the published setting of a method without labels, and no offsets.",
-        f"Seeds of methods with randomness: {settings.seeds}. Figures are means ± standard deviation over seeds [95 % "
-        "interval over rows; that of the worst group accounts for its being the lowest].",
+        _repetitions(comparison),
         f"A training by gradient ends with the epoch in which it reaches {significant(settings.max_steps, 6)} batches, "
         f"and gives {CHECKPOINTS} candidates, one after each tenth of its epochs.",
-        "Two methods are not told apart if the 95 % interval of the difference of their worst groups, paired by rows, "
-        "holds 0. To use: the simplest of the best and those not told apart from it whose average is not clearly "
-        "lower by more than a point. Simpler: fewer labels, then no training by gradient, then earlier in the list of "
-        "`fairerclip compare --methods list`.",
+        "Two methods are not told apart if the 95 % interval of the difference of their worst groups, paired by "
+        f"{paired_by(comparison)}, holds 0. To use: the simplest of the best and those not told apart from it whose "
+        "average is not clearly lower by more than a point. Simpler: fewer labels, then no training by gradient, then "
+        "earlier in the list of `fairerclip compare --methods list`.",
     ]
+
+
+def _repetitions(comparison: Comparison) -> str:
+    """Return how often methods ran, and what the intervals are of."""
+    settings = comparison.settings
+    if settings.splits is None:
+        return (
+            f"Seeds of methods with randomness: {settings.seeds}. Figures are means ± standard deviation over seeds "
+            "[95 % interval over rows; that of the worst group accounts for its being the lowest]."
+        )
+    return (
+        f"Resampled splits: {settings.splits}; for methods that are trained by gradient the first "
+        f"{min(settings.splits, settings.gradient_splits or settings.splits)}, and their means are corrected by how "
+        "the others do on these. Figures are means ± standard deviation over splits [95 % interval, with Nadeau and "
+        "Bengio's correction for splits that share rows]."
+    )
 
 
 def verdict_sentence(verdict: Verdict) -> str:

@@ -219,7 +219,7 @@ def fit_mitigator(
     start = EmbeddingMitigator(random_state=0) if mitigator is None else mitigator
     fitted = EmbeddingMitigator(**start.get_params(deep=False))
     known = _validation_groups(experiment) if objective is not None else None
-    X, given = _rows(experiment, labels, collection)
+    X, given = mitigator_arguments(experiment, labels, collection)
     fitted.fit(X, **given, checkpoint=checkpoint)
     if known is None:
         return TrainedMitigator(fitted, labels)
@@ -258,8 +258,8 @@ def queries_of(experiment: Experiment) -> tuple[tuple[str, ...], Floats]:
     return experiment.classes, experiment.text
 
 
-def _rows(
-    experiment: Experiment, labels: str, collection: EmbeddingStore | None
+def mitigator_arguments(
+    experiment: Experiment, labels: str, collection: EmbeddingStore | None = None
 ) -> tuple[Any, dict[str, Any]]:
     """Return the rows to fit on, and the other arguments of `EmbeddingMitigator.fit`."""
     if collection is not None:

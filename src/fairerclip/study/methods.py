@@ -171,7 +171,7 @@ def chosen_methods(keys: Sequence[str] | None) -> list[Method]:
     """Return the methods of a comparison by key or alias, all unless given."""
     known = {method.key: method for method in METHODS}
     named = [ALIASES.get(key, key) for key in keys or ()]
-    _check_known(named, known)
+    check_known(named, known)
     return list(METHODS) if keys is None else [known[key] for key in named]
 
 
@@ -181,11 +181,11 @@ def fit_key(name: str) -> str:
     variant = next((method for method in METHODS if method.is_own and method.key == key), None)
     if variant is not None:
         raise ParameterError(f"{key} is a row of a comparison: use {OWN} with labels {variant.labels}")
-    _check_known([key], [OWN, EMBEDDING, *FITTABLE])
+    check_known([key], [OWN, EMBEDDING, *FITTABLE])
     return key
 
 
-def _check_known(names: Sequence[str], known: Collection[str]) -> None:
+def check_known(names: Sequence[str], known: Collection[str]) -> None:
     """Raise for the first unknown name, with the most similar one."""
     for name in names:
         if name not in known:

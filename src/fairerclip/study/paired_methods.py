@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fairerclip.study.comparison import (
     MethodDifferences,
     MethodRun,
     PairedChange,
+    SeedMeans,
     Verdict,
 )
 from fairerclip.study.method import Method
@@ -44,12 +45,14 @@ class PairedMethods:
     """The methods of a comparison with the runs that did not fail, in the order of tables.
 
     All differences are means over seeds of the differences and of the ends of their intervals, which are paired by
-    rows. A method without randomness has one run, which is paired with every seed of another one.
+    rows. A method without randomness has one run, which is paired with every seed of another one. ``figures`` are the
+    means by which methods are ordered.
     """
 
     experiment: Experiment
     methods: Sequence[Method]
     runs: Mapping[str, Sequence[MethodRun]]
+    figures: Mapping[str, SeedMeans | None]
     _known: dict[tuple[str, str], MethodDifferences] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -58,10 +61,11 @@ class PairedMethods:
         experiment: Experiment,
         methods: Iterable[Method],
         runs: Mapping[str, Sequence[MethodRun | FailedRun]],
-    ) -> PairedMethods:
+        figures: Mapping[str, SeedMeans | None],
+    ) -> Self:
         """Take the runs that did not fail, by method, and leave out methods without one."""
         good = {key: [run for run in found if isinstance(run, MethodRun)] for key, found in runs.items()}
-        return cls(experiment, [method for method in methods if good[method.key]], good)
+        return cls(experiment, [method for method in methods if good[method.key]], good, figures)
 
     def difference(self, key: str, other: str) -> MethodDifferences:
         """Return the first method minus the second; O(n log n) time per seed, and none the second time."""
@@ -88,14 +92,15 @@ class PairedMethods:
         )
 
     def best_of(self, methods: Iterable[Method]) -> Method:
-        """Return the method with the best worst group, then the best average, as means over seeds."""
+        """Return the method with the best worst group, then the best average."""
 
-        def figures(method: Method) -> tuple[float, float]:
-            reports = [run.report for run in self.runs[method.key]]
-            worst, average = ([r.worst.accuracy for r in reports], [r.average for r in reports])
-            return float(np.mean(worst)), float(np.mean(average))
+        def merit(method: Method) -> tuple[float, float]:
+            found = self.figures[method.key]
+            if found is None or found.worst_group is None or found.average is None:
+                return -1.0, -1.0
+            return found.worst_group.mean, found.average.mean
 
-        return max(methods, key=figures)
+        return max(methods, key=merit)
 
     def verdict(self, own: Method) -> Verdict | None:
         """Compare FairerCLIP with the best other method that uses no more labels in training; None without one."""

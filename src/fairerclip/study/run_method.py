@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fairerclip._util.memory import peak_memory
 from fairerclip.auditing.group_results import StageReport
+from fairerclip.data import resplit
 from fairerclip.errors import LabelError
 from fairerclip.experiment import Experiment
 from fairerclip.study.choose_model import choose_model
@@ -60,6 +62,14 @@ def run_method(
         peak_mb=None if before is None or after is None else max(0.0, after - before),
         notes=(*_notes(chosen.model), *(f"left out: {failure}" for failure in chosen.failures)),
     )
+
+
+def run_split(
+    method: Method, experiment: Experiment, seed: int, *, max_steps: int | None = None
+) -> MethodRun:
+    """Run a method on the resampled split with this seed (`resplit`), with the same seed."""
+    task = resplit(experiment.task, seed, sensitive=experiment.sensitive)
+    return run_method(method, replace(experiment, task=task), seed, max_steps=max_steps)
 
 
 def _notes(model: Any) -> list[str]:

@@ -1,0 +1,319 @@
+"""Comparison of methods that rank a gallery by free queries, in parallel; runs are kept in files and taken up again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairerclip import __version__
+from fairerclip._util.checks import check_interval, check_range
+from fairerclip._util.types import F64
+from fairerclip.auditing.display_names import base_name
+from fairerclip.auditing.run import digest
+from fairerclip.auditing.validation import refusing
+from fairerclip.data import Task
+from fairerclip.embedding.strength_path import mean_over_queries
+from fairerclip.errors import LabelError, ShapeError
+from fairerclip.experiment import Experiment
+from fairerclip.study.compare import GRADIENT_SPLITS, RUNS_PER_PROCESS
+from fairerclip.study.comparison import FailedRun, PairedChange, SeedMean, StudySoftware
+from fairerclip.study.fit_mitigator import FLOOR, queries_of, ranked_split
+from fairerclip.study.jobs import Job, run_jobs
+from fairerclip.study.method import Method
+from fairerclip.study.methods import EMBEDDING, check_known
+from fairerclip.study.ranking_comparison import (
+    RankedAttribute,
+    RankedTask,
+    RankingComparison,
+    RankingFigures,
+    RankingRow,
+    RankingRun,
+    RankingSettings,
+)
+from fairerclip.study.ranking_page import answer_of_rankings
+from fairerclip.study.ranking_run import CANDIDATES, ranking_methods, run_ranking, why_no_rankings
+from fairerclip.study.split_figures import CONFIDENCE, half_width, overlap_ratio
+from fairerclip.study.workers import Failure
+
+NUMBERS = ("max_skew", "ndkl", "rank_correlation", "low_correlation", "average_precision")
+
+
+@dataclass(frozen=True)
+class RankingOptions:
+    """Options of a comparison of rankings.
+
+    Attributes
+    ----------
+    methods : tuple of str or None
+        Keys of methods; None for all that rank by free queries.
+    splits : int or None
+        Number of resampled splits; None for the splits of the task.
+    gradient_splits : int
+        Number of resampled splits for methods that are trained by gradient.
+    floor : float
+        Smallest mean rank correlation inside groups of a chosen setting.
+    k : int or None
+        Number of results of a search; None for 1000, or a quarter of fewer than 4000 rows.
+    jobs : int or None
+        Number of processes; None for one per core.
+    source : str
+        The task as named on the command line.
+    """
+
+    methods: tuple[str, ...] | None = None
+    splits: int | None = None
+    gradient_splits: int = GRADIENT_SPLITS
+    floor: float = FLOOR
+    k: int | None = None
+    jobs: int | None = None
+    source: str = "TASK.npz"
+
+    def draws(self, method: Method) -> range:
+        """Return the seeds of the runs of a method."""
+        if self.splits is None:
+            return range(1)
+        return range(min(self.splits, self.gradient_splits) if method.gradient else self.splits)
+
+
+@refusing()
+def compare_rankings(
+    experiment: Experiment,
+    options: RankingOptions | None = None,
+    *,
+    unrelated: Task | None = None,
+    work: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> RankingComparison:
+    """Compare methods that change embeddings or queries by the rankings of the task's queries.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The task and its sensitive attributes, which have prompts. Queries are the free queries of the task, or its
+        class prompts if it has none; those about the sensitive attributes are left out.
+    options : RankingOptions, optional
+        The defaults of `RankingOptions` if None.
+    unrelated : Task, optional
+        Another task of the same encoder, whose zero-shot accuracy should not change.
+    work : Path, optional
+        Folder with one file per run; runs with the same data and settings are read from there.
+    progress : callable
+        Called with (runs done, number of runs).
+    """
+    options = options or RankingOptions()
+    _check(experiment, options, unrelated)
+    methods = _chosen(options.methods)
+    runs = _run(experiment, methods, options, unrelated, work, progress)
+    rows = _rows(experiment, methods, runs, options)
+    names, text = queries_of(experiment)
+    task = RankedTask(
+        name=experiment.task.name,
+        file=base_name(options.source),
+        simulated=experiment.task.simulated,
+        digest=digest(experiment.task),
+        sensitive=experiment.sensitive,
+        rows={name: len(split) for name, split in experiment.task.splits.items()},
+        queries=len(names),
+        queries_digest=_digest(text),
+        unrelated=None if unrelated is None else unrelated.name,
+    )
+    settings = RankingSettings(floor=options.floor, k=options.k, splits=options.splits, candidates=CANDIDATES)
+    answer, recommendation = answer_of_rankings(rows, experiment.sensitive, options.floor)
+    return RankingComparison(
+        task=task,
+        settings=settings,
+        answer=answer,
+        recommendation=recommendation,
+        rows=rows,
+        made=StudySoftware.now(),
+    )
+
+
+def _check(experiment: Experiment, options: RankingOptions, unrelated: Task | None) -> None:
+    name = experiment.task.name
+    reason = why_no_rankings(experiment)
+    if reason is not None:
+        raise LabelError(f"rankings of {name} cannot be compared: {reason}")
+    if ranked_split(experiment) in (None, "train"):
+        raise LabelError(
+            f"rankings of {name} cannot be compared: it has no test or validation rows with sensitive labels"
+        )
+    check_interval("floor", options.floor, -1, 1, "[]")
+    if options.splits is not None:
+        check_range("splits", options.splits)
+        check_range("gradient_splits", options.gradient_splits)
+        if "test" not in experiment.task.splits:
+            raise LabelError(f"{name} has no test split to resample: leave out splits")
+    if options.jobs is not None:
+        check_range("jobs", options.jobs)
+    if unrelated is not None and unrelated.width != experiment.task.width:
+        raise ShapeError(
+            f"{unrelated.name} is {unrelated.width} wide and {name} {experiment.task.width}; the unrelated task must "
+            "be of the same encoder"
+        )
+
+
+def _chosen(keys: Sequence[str] | None) -> list[Method]:
+    known = {method.key: method for method in ranking_methods()}
+    check_known(keys or (), known)
+    return list(known.values()) if keys is None else [known[key] for key in keys]
+
+
+def _run(
+    experiment: Experiment,
+    methods: Sequence[Method],
+    options: RankingOptions,
+    unrelated: Task | None,
+    work: Path | None,
+    progress: Callable[[int, int], None],
+) -> dict[str, list[RankingRun | FailedRun]]:
+    pairs = [(method, seed) for method in methods for seed in options.draws(method)]
+    data = {
+        "digest": digest(experiment.task),
+        "queries": _digest(queries_of(experiment)[1]),
+        "sensitive": list(experiment.sensitive),
+        "unrelated": None if unrelated is None else digest(unrelated),
+    }
+    answers = run_jobs(
+        [_job(experiment, method, seed, data, options, unrelated) for method, seed in pairs],
+        work,
+        processes=options.jobs,
+        calls_per_process=1 if options.splits is None else RUNS_PER_PROCESS,
+        progress=progress,
+    )
+    runs: dict[str, list[RankingRun | FailedRun]] = {method.key: [] for method in methods}
+    for (method, seed), answer in zip(pairs, answers, strict=True):
+        run = FailedRun(seed=seed, error=answer.error) if isinstance(answer, Failure) else answer
+        runs[method.key].append(run)
+    return runs
+
+
+def _job(
+    experiment: Experiment,
+    method: Method,
+    seed: int,
+    data: dict[str, Any],
+    options: RankingOptions,
+    unrelated: Task | None,
+) -> Job[RankingRun]:
+    given = {"floor": options.floor, "k": options.k, "resampled": options.splits is not None}
+    key = {
+        "method": method.key,
+        "seed": seed,
+        "data": data,
+        **given,
+        "version": __version__,
+        "fixed": dict(method.fixed),
+        "candidates": [dict(candidate) for candidate in method.candidates],
+    }
+    arguments = {"method": method, "experiment": experiment, "seed": seed, "unrelated": unrelated, **given}
+    kind = "rankings-" if options.splits is None else "rankings-split-"
+    return Job(method.title, key, f"{method.key}-{kind}{seed}.json", RankingRun, run_ranking, arguments)
+
+
+def _digest(text: Any) -> str:
+    array = np.ascontiguousarray(text, dtype=np.float64)
+    return f"sha256:{hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()}"
+
+
+# Figures --------------------------------------------------------------------------------------------
+
+
+def _rows(
+    experiment: Experiment,
+    methods: Sequence[Method],
+    runs: dict[str, list[RankingRun | FailedRun]],
+    options: RankingOptions,
+) -> tuple[RankingRow, ...]:
+    good = {key: [run for run in found if isinstance(run, RankingRun)] for key, found in runs.items()}
+    ratio = None if options.splits is None else overlap_ratio(experiment.task)
+    return tuple(
+        RankingRow(
+            method=method.key,
+            title=method.title,
+            gradient=method.gradient,
+            runs=tuple(runs[method.key]),
+            errors=tuple(run.error for run in runs[method.key] if isinstance(run, FailedRun)),
+            figures=_figures(good[method.key], ratio),
+            unrelated=_over_runs([run.unrelated for run in good[method.key]], ratio),
+            against=_against(good.get(EMBEDDING, []), good[method.key], ratio)
+            if method.key != EMBEDDING
+            else {},
+            candidates=max((run.candidates for run in good[method.key]), default=None),
+            peak_mb=max((run.peak_mb for run in good[method.key] if run.peak_mb is not None), default=None),
+            **{
+                name: _mean([getattr(run, name) for run in good[method.key]])
+                for name in ("reached_floor", "seconds", "seconds_in_all", "parameters")
+            },
+        )
+        for method in methods
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _figures(runs: Sequence[RankingRun], ratio: float | None) -> tuple[RankingFigures, ...]:
+    if not runs:
+        return ()
+    found = []
+    for place, attribute in enumerate(runs[0].attributes):
+        each = [run.attributes[place] for run in runs]
+        numbers: dict[str, Any] = {
+            name: _over_runs([getattr(entry, name) for entry in each], ratio) for name in NUMBERS
+        }
+        if ratio is None:  # one run: intervals are over queries
+            numbers |= {
+                "max_skew": _over_queries(each[0].skews),
+                "rank_correlation": _over_queries(each[0].correlations),
+            }
+        found.append(RankingFigures(attribute=attribute.attribute, **numbers))
+    return tuple(found)
+
+
+def _over_queries(values: Iterable[float]) -> SeedMean:
+    mean, low, high = mean_over_queries(list(values), CONFIDENCE)
+    return SeedMean(mean=mean, sd=0.0, low=low, high=high, seeds=1)
+
+
+def _over_runs(values: Sequence[float | None], ratio: float | None) -> SeedMean | None:
+    """Return the mean over runs with an interval for new rows; without resampled splits the interval is the value."""
+    known = np.array([value for value in values if value is not None])
+    if not len(known) or len(known) < len(values):
+        return None
+    mean = float(known.mean())
+    half = half_width(known, ratio) if ratio is not None and len(known) > 1 else 0.0
+    sd = float(known.std(ddof=1)) if len(known) > 1 else 0.0
+    return SeedMean(mean=mean, sd=sd, low=mean - half, high=mean + half, seeds=len(known))
+
+
+def _against(
+    own: Sequence[RankingRun], runs: Sequence[RankingRun], ratio: float | None
+) -> dict[str, PairedChange]:
+    """Return the MaxSkew of the mitigator minus that of a method, paired by queries, or by splits."""
+    changes: dict[str, PairedChange] = {}
+    first = {run.seed: run for run in own}
+    pairs = [(first[run.seed], run) for run in runs if run.seed in first]
+    if not pairs:
+        return changes
+    for place, attribute in enumerate(pairs[0][0].attributes):
+        both = [(mine.attributes[place], other.attributes[place]) for mine, other in pairs]
+        changes[attribute.attribute] = _change(both, ratio)
+    return changes
+
+
+def _change(both: Sequence[tuple[RankedAttribute, RankedAttribute]], ratio: float | None) -> PairedChange:
+    if ratio is None:
+        mine, other = both[0]
+        mean, low, high = mean_over_queries(np.array(mine.skews) - np.array(other.skews), CONFIDENCE)
+        return PairedChange(difference=mean, low=low, high=high)
+    values: F64 = np.array([mine.max_skew - other.max_skew for mine, other in both])
+    mean, half = float(values.mean()), half_width(values, ratio)
+    half = half if np.isfinite(half) else abs(mean) + 1.0  # nothing is known of the spread of one split
+    return PairedChange(difference=mean, low=mean - half, high=mean + half)

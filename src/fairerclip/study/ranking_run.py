@@ -1,0 +1,353 @@
+"""One method for rankings on one split: its candidates, the choice among them, and the figures of the chosen one.
+
+All methods read the sensitive values of the training rows in the same way, from the prompts and the labelled validation
+rows, and choose by the same rule on these: the smallest skew with enough of the order inside groups.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairerclip._util.memory import peak_memory
+from fairerclip._util.types import F64
+from fairerclip.baselines.baseline import Baseline
+from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
+from fairerclip.data import Split, Task, resplit
+from fairerclip.data.coded_labels import UNKNOWN
+from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.embedding.mitigator import EmbeddingMitigator
+from fairerclip.embedding.strength_path import LOW_SHARE, STRENGTHS
+from fairerclip.errors import LabelError, ParameterError
+from fairerclip.experiment import Experiment
+from fairerclip.metrics import average_precision, correlation_inside_groups, max_skew, ndkl
+from fairerclip.metrics.retrieval.top_rows import default_cut
+from fairerclip.study.fit_mitigator import mitigator_arguments, queries_of, ranked_split
+from fairerclip.study.method import Method, Parameters, make
+from fairerclip.study.methods import EMBEDDING, MAX_STEPS, METHODS
+from fairerclip.study.ranking_comparison import RankedAttribute, RankingRun
+from fairerclip.study.run_method import count_parameters
+
+CANDIDATES = 10
+"""Number of settings that a method for rankings may choose from, as many as `EmbeddingMitigator` has strengths."""
+MITIGATOR = Method(
+    EMBEDDING,
+    "EmbeddingMitigator",
+    "none",
+    "EmbeddingMitigator",
+    {},
+    [{"strength": strength} for strength in sorted(STRENGTHS, reverse=True)],
+    seeded=False,
+    needs_text=False,
+    needs_sensitive=True,
+)
+
+
+def ranking_methods() -> list[Method]:
+    """Return the methods that rank by any query, in the order of tables; `EmbeddingMitigator` is the last."""
+    ranked = [method for method in METHODS if not method.is_own and method.estimator.free_queries]
+    without_head = [method for method in ranked if method.labels == "none"]
+    return [*(replace(method, candidates=_some(method.candidates)) for method in without_head), MITIGATOR]
+
+
+def _some(candidates: Sequence[Parameters]) -> Sequence[Parameters]:
+    """Return the first setting and others that are evenly spread, `CANDIDATES` in all."""
+    if len(candidates) <= CANDIDATES:
+        return candidates
+    places = np.linspace(1, len(candidates) - 1, CANDIDATES - 1).round().astype(int)
+    return [candidates[0], *(candidates[place] for place in places)]
+
+
+@dataclass(frozen=True, eq=False)
+class RankingTask:
+    """What every method is given: training rows with sensitive values that were read, and queries.
+
+    Attributes
+    ----------
+    experiment : Experiment
+        The task and its sensitive attributes.
+    mitigator : EmbeddingMitigator
+        Fitted with its defaults; its readers give the sensitive values of the training rows.
+    queries : array of shape (m, p)
+        Unit queries that are not about the sensitive attributes.
+    names : tuple of str
+        Their texts.
+    """
+
+    experiment: Experiment
+    mitigator: EmbeddingMitigator
+    queries: F64
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> RankingTask:
+        """Read the sensitive values of the training rows, and leave out the queries that are about them."""
+        X, given = mitigator_arguments(experiment, "none")
+        mitigator = EmbeddingMitigator(random_state=0).fit(X, **given)
+        names, text = queries_of(experiment)
+        kept = mitigator.query_meaning(text).mitigated
+        if kept.sum() < 2:
+            raise LabelError(
+                f"{experiment.task.name}: {int(kept.sum())} of {len(kept)} queries are not about the sensitive "
+                "attributes; give two others at least"
+            )
+        queries = unit_rows(np.asarray(text, dtype=np.float64)[kept])
+        return cls(experiment, mitigator, queries, tuple(np.array(names)[kept].tolist()))
+
+    @cached_property
+    def read_values(self) -> dict[str, NDArray[Any]]:
+        """Most probable value of each attribute of each training row (n,), by attribute."""
+        rows = unit_rows(np.asarray(self.experiment.task.train.X, dtype=np.float64))
+        read = {}
+        for name, attribute in zip(self.experiment.sensitive, self.mitigator.fitted_.attributes, strict=True):
+            if attribute.reader is None:
+                raise AssertionError("values that are not given have a reader")
+            read[name] = np.array(attribute.reader.values)[attribute.reader.logits(rows).argmax(axis=1)]
+        return read
+
+    def fit(self, method: Method, parameters: Parameters, seed: int) -> Baseline:
+        """Return a fitted model that has `query_scores`."""
+        if method.key == EMBEDDING:
+            text = dict(zip(self.names, self.queries, strict=True))
+            return MitigatedZeroShot.of(self.mitigator.at(**parameters), text)
+        X = self.experiment.task.train.X
+        model: Baseline = make(method, parameters, seed, MAX_STEPS)
+        return model.fit(
+            X,
+            text=dict(zip(self.names, self.queries, strict=True)),
+            sensitive_features=self.read_values,
+            sensitive_text=_prompts(self.experiment),
+        )
+
+
+def _prompts(experiment: Experiment) -> dict[str, dict[str, Any]] | None:
+    values = {name: experiment.task.sensitive[name] for name in experiment.sensitive}
+    return {
+        name: dict(zip(value.names, value.text, strict=True))
+        for name, value in values.items()
+        if value.text is not None
+    } or None
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedRows:
+    """Rows with known sensitive values and the original scores of the queries, by which rankings are judged."""
+
+    X: NDArray[Any]
+    groups: NDArray[Any]
+    before: F64
+    k: int
+
+    @classmethod
+    def of(cls, split: Split, groups: NDArray[Any], queries: F64, k: int | None = None) -> JudgedRows:
+        """Take the rows of a split whose group is known."""
+        known = np.flatnonzero(groups != UNKNOWN)
+        X = np.asarray(split.X)[known]
+        before = np.asarray(unit_rows(X.astype(np.float64)) @ queries.T)
+        return cls(X, np.asarray(groups)[known], before, default_cut(len(known)) if k is None else k)
+
+    def figures(self, scores: F64) -> tuple[F64, F64]:
+        """Return MaxSkew@k (q,) and the rank correlations inside groups (q, g)."""
+        return np.asarray(max_skew(scores, self.groups, self.k)), correlation_inside_groups(
+            self.before, scores, self.groups
+        )
+
+
+def run_ranking(
+    method: Method,
+    experiment: Experiment,
+    seed: int,
+    *,
+    floor: float,
+    k: int | None = None,
+    resampled: bool = False,
+    unrelated: Task | None = None,
+) -> RankingRun:
+    """Choose among the candidates of a method on the validation rows, and measure its rankings of the test rows.
+
+    Parameters
+    ----------
+    method : Method
+        One of `ranking_methods`.
+    experiment : Experiment
+        A task with labelled validation and test rows, prompts of the sensitive values, and queries.
+    seed : int
+        Seed of the method, and of the split if it is resampled.
+    floor : float
+        Smallest mean rank correlation inside groups of the choice.
+    k : int, optional
+        Number of results of a search. Default: 1000, or a quarter of fewer than 4000 rows.
+    resampled : bool
+        Exchange the rows of the splits first.
+    unrelated : Task, optional
+        Another task, whose zero-shot accuracy before and after the map is measured.
+    """
+    if resampled:
+        task = resplit(experiment.task, seed, sensitive=experiment.sensitive)
+        experiment = replace(experiment, task=task)
+    split = ranked_split(experiment)
+    if split is None or split == "train":
+        raise LabelError(f"{experiment.task.name} has no test or validation rows with sensitive labels")
+    before = peak_memory()
+    given = RankingTask.of(experiment)
+    _ = given.read_values  # the same for all methods, so that it is not a part of their times
+    started = time.perf_counter()
+    chosen, model, reached, candidates = _choose(method, given, seed, floor)
+    seconds_in_all = time.perf_counter() - started
+    seconds = _seconds_of_fit(method, given, chosen, seed)
+    rows = experiment.task.split(split)
+    columns = {name: column for name, column in experiment.group_columns(rows).items() if column is not None}
+    attributes = tuple(
+        _measured(name, model, given, JudgedRows.of(rows, column, given.queries, k), rows)
+        for name, column in columns.items()
+    )
+    after = peak_memory()
+    return RankingRun(
+        seed=seed,
+        split=split,
+        attributes=attributes,
+        unrelated=None if unrelated is None else unrelated_change(model, unrelated),
+        chosen={**method.fixed, **chosen},
+        candidates=candidates,
+        reached_floor=reached,
+        seconds=seconds,
+        seconds_in_all=seconds_in_all,
+        parameters=_size(model),
+        peak_mb=None if before is None or after is None else max(0.0, after - before),
+        notes=(),
+    )
+
+
+def _seconds_of_fit(method: Method, given: RankingTask, chosen: Parameters, seed: int) -> float:
+    """Return the time of one more fit with the chosen setting; strengths of a mitigator share its fit."""
+    started = time.perf_counter()
+    if method.key == EMBEDDING:
+        X, arguments = mitigator_arguments(given.experiment, "none")
+        EmbeddingMitigator(**chosen, random_state=0).fit(X, **arguments)
+    else:
+        given.fit(method, chosen, seed)
+    return time.perf_counter() - started
+
+
+def _size(model: Baseline) -> int:
+    if isinstance(model, MitigatedZeroShot):
+        low_rank = model.mitigator_.fitted_.map.low_rank
+        return int(low_rank.mean.size + low_rank.right.size + low_rank.left.size)
+    return count_parameters(model)
+
+
+def _choose(
+    method: Method, given: RankingTask, seed: int, floor: float
+) -> tuple[dict[str, Any], Baseline, bool, int]:
+    """Return the best setting on the validation rows, its model, whether it keeps the order, and the number tried.
+
+    It has the smallest mean MaxSkew of those with a mean rank correlation of at least ``floor``; if none has, it is the
+    one with the largest.
+    """
+    experiment = given.experiment
+    groups = experiment.groups(experiment.task.val) if "val" in experiment.task.splits else None
+    if groups is None or len(method.candidates) == 1:
+        first = dict(method.candidates[0])
+        return first, given.fit(method, first, seed), True, 1
+    judged = JudgedRows.of(experiment.task.val, groups, given.queries)
+    best: tuple[tuple[bool, float], dict[str, Any], Baseline] | None = None
+    for parameters in method.candidates:
+        model = given.fit(method, parameters, seed)
+        skews, correlations = judged.figures(model.query_scores(judged.X, given.queries))
+        inside = float(np.nanmean(correlations))
+        merit = (inside >= floor, -float(skews.mean()) if inside >= floor else inside)
+        if best is None or merit > best[0]:
+            best = merit, dict(parameters), model
+    if best is None:
+        raise ParameterError(f"{method.key} has no setting to try")
+    return best[1], best[2], best[0][0], len(method.candidates)
+
+
+def _measured(
+    name: str, model: Baseline, given: RankingTask, judged: JudgedRows, rows: Split
+) -> RankedAttribute:
+    """Return the figures of the rankings over the groups of one attribute."""
+    scores = model.query_scores(judged.X, given.queries)
+    skews, correlations = judged.figures(scores)
+    per_query = np.nanmean(correlations, axis=1)
+    changes = [
+        float(np.nanmean(after) - np.nanmean(before))
+        for before, after in _precisions(model, given.experiment, rows, name)
+    ]
+    return RankedAttribute(
+        attribute=name,
+        k=judged.k,
+        rows=len(judged.groups),
+        max_skew=float(skews.mean()),
+        skews=tuple(skews.tolist()),
+        ndkl=float(np.mean(ndkl(scores, judged.groups, k=judged.k))),
+        rank_correlation=float(per_query.mean()),
+        correlations=tuple(per_query.tolist()),
+        low_correlation=float(np.nanquantile(correlations, LOW_SHARE)),
+        average_precision=float(np.mean(changes)) if changes else None,
+        known_queries=len(changes),
+    )
+
+
+def _precisions(
+    model: Baseline, experiment: Experiment, rows: Split, attribute: str
+) -> Iterator[tuple[Any, Any]]:
+    """Yield the average precision inside groups, before and after, of each query whose right answers are known."""
+    groups = experiment.group_columns(rows)[attribute]
+    if groups is None:
+        return
+    for text, codes in known_answers(experiment, rows):
+        there = np.flatnonzero((groups != UNKNOWN) & (codes >= 0))
+        X = np.asarray(rows.X)[there]
+        before = np.asarray(unit_rows(X.astype(np.float64)) @ unit_rows(text).T)
+        after = model.query_scores(X, text)
+        for value in range(len(text)):
+            relevant = codes[there] == value
+            if relevant.any():
+                inside = np.asarray(groups)[there]
+                yield (
+                    average_precision(before[:, value], relevant, inside),
+                    average_precision(after[:, value], relevant, inside),
+                )
+
+
+def known_answers(experiment: Experiment, rows: Split) -> Iterator[tuple[F64, NDArray[np.int64]]]:
+    """Yield prompts (v, p) and the code (n,) of the right one of each row: classes, and attributes not mitigated."""
+    task = experiment.task
+    if task.text_target is not None and rows.y is not None and (rows.y >= 0).any():
+        yield np.asarray(task.text_target, dtype=np.float64), np.asarray(rows.y)
+    for name, value in task.sensitive.items():
+        if name not in experiment.sensitive and value.text is not None and name in rows.s:
+            yield np.asarray(value.text, dtype=np.float64), np.asarray(rows.s[name])
+
+
+def unrelated_change(model: Baseline, task: Task) -> float:
+    """Return by how much the zero-shot accuracy on another task's test rows changes under the maps of a model."""
+    rows = task.splits.get("test") or next(iter(task.splits.values()))
+    if task.text_target is None or rows.y is None:
+        raise LabelError(f"{task.name}: expected an unrelated task with class prompts and target labels")
+    known = np.flatnonzero(rows.y >= 0)
+    X, y = np.asarray(rows.X)[known], rows.y[known]
+    text = np.asarray(task.text_target, dtype=np.float64)
+    before = (unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1)
+    after = model.query_scores(X, text).argmax(axis=1)
+    return float(np.mean(after == y) - np.mean(before == y))
+
+
+def why_no_rankings(experiment: Experiment) -> str | None:
+    """Return why rankings of a task cannot be compared; None if they can."""
+    task: Task = experiment.task
+    if "train" not in task.splits:
+        return "the task has no training split"
+    if not experiment.sensitive:
+        return "the task has no sensitive attribute"
+    unread: Mapping[str, Any] = {name: task.sensitive[name].text for name in experiment.sensitive}
+    if any(text is None for text in unread.values()):
+        return f"there are no prompts of {', '.join(name for name, text in unread.items() if text is None)}"
+    return None

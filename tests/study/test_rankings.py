@@ -1,0 +1,222 @@
+"""Comparisons of methods that rank by free queries."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairerclip import EmbeddingMitigator
+from fairerclip.baselines import LEACE
+from fairerclip.data import resplit, simulate
+from fairerclip.errors import LabelError, OutputExistsError, ParameterError, ShapeError
+from fairerclip.experiment import Experiment
+from fairerclip.metrics import correlation_inside_groups, max_skew
+from fairerclip.study.compare_rankings import RankingOptions, compare_rankings
+from fairerclip.study.comparison import PairedChange, SeedMean
+from fairerclip.study.methods import METHODS
+from fairerclip.study.ranking_comparison import RankingFigures, RankingRow, write_rankings
+from fairerclip.study.ranking_page import answer_of_rankings, best_for, rankings_page
+from fairerclip.study.ranking_run import (
+    CANDIDATES,
+    MITIGATOR,
+    RankingTask,
+    known_answers,
+    ranking_methods,
+    run_ranking,
+    unrelated_change,
+)
+
+BY_KEY = {method.key: method for method in ranking_methods()}
+
+
+@pytest.fixture(scope="module")
+def gallery():
+    return Experiment.of(simulate("gallery", scale=0.15, width=48, seed=2), ["sex"])
+
+
+@pytest.fixture
+def inline(monkeypatch):
+    from fairerclip.study.workers import guarded
+
+    def run(calls, answered, **_):
+        for number, call in enumerate(calls):
+            answered(number, guarded(call))
+
+    monkeypatch.setattr("fairerclip.study.jobs.run_calls", run)
+
+
+def test_methods_for_rankings_take_any_query_and_have_equally_many_settings():
+    methods = ranking_methods()
+    assert methods[-1] is MITIGATOR
+    assert {"zero-shot", "orth-proj", "orth-cali", "leace"} < {method.key for method in methods}
+    for method in methods[:-1]:
+        assert method.estimator.free_queries
+        assert method.labels == "none"
+        full = next(m for m in METHODS if m.key == method.key).candidates
+        assert len(method.candidates) == min(CANDIDATES, len(full))
+        assert method.candidates[0] == full[0]
+        assert [c for c in full if c in list(method.candidates)] == list(method.candidates)
+    assert len(MITIGATOR.candidates) == CANDIDATES
+
+
+def test_all_methods_read_s_as_the_mitigator_does(gallery):
+    given = RankingTask.of(gallery)
+    assert set(given.read_values) == {"sex"}
+    truth = gallery.group_columns(gallery.task.train)["sex"]
+    assert np.mean(given.read_values["sex"] == truth) > 0.8
+    assert "A photo of a woman." not in given.names  # it is about S
+    model = given.fit(BY_KEY["leace"], {}, 0)
+    alone = LEACE().fit(gallery.task.train.X, text=given.queries, sensitive_features=given.read_values["sex"])
+    X = gallery.task.test.X[:50]
+    np.testing.assert_allclose(
+        model.query_scores(X, given.queries), alone.query_scores(X, given.queries), atol=1e-10
+    )
+
+
+def test_figures_are_those_of_the_measures(gallery):
+    run = run_ranking(BY_KEY["leace"], gallery, 0, floor=0.5, k=100)
+    given = RankingTask.of(gallery)
+    rows, groups = gallery.task.test, gallery.groups(gallery.task.test)
+    unit = rows.X / np.linalg.norm(rows.X, axis=1, keepdims=True)
+    scores = given.fit(BY_KEY["leace"], {}, 0).query_scores(rows.X, given.queries)
+    (found,) = run.attributes
+    assert found.max_skew == pytest.approx(np.mean(max_skew(scores, groups, 100)))
+    inside = correlation_inside_groups(unit @ given.queries.T, scores, groups)
+    assert found.rank_correlation == pytest.approx(np.nanmean(inside))
+    assert found.low_correlation == pytest.approx(np.nanquantile(inside, 0.05))
+    assert found.k == 100
+    assert run.candidates == 1
+    assert found.known_queries == sum(len(text) for text, _ in known_answers(gallery, rows))
+    assert found.known_queries > 2  # the values of the attribute that is not mitigated
+
+
+def test_nothing_changes_for_the_original_embeddings(gallery):
+    run = run_ranking(
+        BY_KEY["zero-shot"], gallery, 0, floor=0.9, unrelated=simulate("waterbirds", scale=0.1, width=48)
+    )
+    (found,) = run.attributes
+    assert found.rank_correlation == pytest.approx(1)
+    assert found.average_precision == pytest.approx(0, abs=1e-12)
+    assert run.unrelated == 0
+
+
+def test_the_setting_has_the_smallest_skew_that_keeps_the_order(gallery):
+    weak = run_ranking(MITIGATOR, gallery, 0, floor=0.999)
+    strong = run_ranking(MITIGATOR, gallery, 0, floor=0.5)
+    assert weak.chosen["strength"] < strong.chosen["strength"]
+    assert weak.attributes[0].max_skew > strong.attributes[0].max_skew
+    assert weak.reached_floor
+    assert strong.reached_floor
+    # A setting that cannot keep the order is the one that keeps most of it.
+    only = replace(MITIGATOR, candidates=[{"strength": 1.0}, {"strength": 0.8}])
+    never = run_ranking(only, gallery, 0, floor=1.0)
+    assert not never.reached_floor
+    assert never.chosen["strength"] == 0.8
+
+
+def test_a_resampled_split_is_a_resampled_task(gallery):
+    one = run_ranking(BY_KEY["leace"], gallery, 3, floor=0.5, resampled=True)
+    task = resplit(gallery.task, 3, sensitive=["sex"])
+    other = run_ranking(BY_KEY["leace"], replace(gallery, task=task), 3, floor=0.5)
+    assert one.attributes == other.attributes
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_comparison_is_written_taken_up_again_and_guarded(gallery, tmp_path):
+    options = RankingOptions(methods=("zero-shot", "leace", "embedding"), splits=2, floor=0.5, jobs=1)
+    other = simulate("waterbirds", scale=0.1, width=48)
+    found = compare_rankings(gallery, options, unrelated=other, work=tmp_path / "runs")
+    assert len(list((tmp_path / "runs").glob("*-rankings-split-*.json"))) == 6
+    again = compare_rankings(gallery, options, unrelated=other, work=tmp_path / "runs")
+    assert again.rows == found.rows
+    page = rankings_page(found)
+    write_rankings(found, page, tmp_path, overwrite=False)
+    written = json.loads((tmp_path / "rankings.json").read_text())
+    assert written["format"] == "fairerclip-ranking-comparison"
+    assert "skews" not in written["rows"][0]["runs"][0]["attributes"][0]
+    text = (tmp_path / "rankings.md").read_text()
+    assert "EmbeddingMitigator" in text
+    assert "Unrelated task" in text
+    original, own = found.rows[0], found.rows[-1]
+    assert own.figures[0].max_skew.mean < original.figures[0].max_skew.mean
+    assert original.against["sex"].difference == pytest.approx(
+        own.figures[0].max_skew.mean - original.figures[0].max_skew.mean
+    )
+    moved = replace(gallery, task=resplit(gallery.task, 1))
+    with pytest.raises(OutputExistsError, match="is not of this task"):
+        write_rankings(compare_rankings(moved, options), page, tmp_path, overwrite=False)
+
+
+def row(key, skew, inside, low=0.0, high=0.0):
+    def mean(value):
+        return SeedMean(mean=value, sd=0.0, low=value, high=value, seeds=1)
+
+    figures = RankingFigures(
+        attribute="sex",
+        max_skew=mean(skew),
+        ndkl=mean(0.0),
+        rank_correlation=mean(inside),
+        low_correlation=mean(inside),
+    )
+    against = (
+        {} if key == "embedding" else {"sex": PairedChange(difference=(low + high) / 2, low=low, high=high)}
+    )
+    return RankingRow(
+        method=key, title=key, gradient=False, runs=(), errors=(), figures=(figures,), against=against
+    )
+
+
+def test_the_answer_names_losses_first_and_leaves_out_who_scrambles_the_order():
+    rows = [row("zero-shot", 0.4, 1.0, -0.3, -0.2), row("leace", 0.10, 0.95, 0.01, 0.03), row("x", 0.01, 0.2)]
+    own = row("embedding", 0.12, 0.96)
+    assert best_for([*rows, own], "sex", 0.9).method == "leace"
+    sentence, use = answer_of_rankings([*rows, own], ["sex"], 0.9)
+    assert sentence.startswith("EmbeddingMitigator is clearly worse than leace for sex")
+    assert use.startswith("Use leace")
+    near = [rows[0], row("leace", 0.10, 0.95, -0.01, 0.03), own]
+    sentence, use = answer_of_rankings(near, ["sex"], 0.9)
+    assert "is not told apart from leace" in sentence
+    assert use.startswith("Use EmbeddingMitigator")
+    sentence, _ = answer_of_rankings([rows[0], own], ["sex"], 0.9)
+    assert "EmbeddingMitigator has the smallest skew for sex of 2 methods" in sentence
+    sentence, _ = answer_of_rankings([row("x", 0.01, 0.2)], ["sex"], 0.9)
+    assert "no method keeps a rank correlation of 0.9" in sentence
+
+
+def test_what_cannot_be_compared_is_refused(gallery):
+    task = gallery.task
+    with pytest.raises(ParameterError, match="no method 'probe'"):
+        compare_rankings(gallery, RankingOptions(methods=("probe",)))
+    with pytest.raises(LabelError, match="no training split"):
+        compare_rankings(replace(gallery, task=replace(task, splits={"test": task.test})))
+    silent = {name: replace(value, text=None) for name, value in task.sensitive.items()}
+    with pytest.raises(LabelError, match="no prompts of sex"):
+        compare_rankings(replace(gallery, task=replace(task, sensitive=silent)))
+    with pytest.raises(LabelError, match="no test or validation rows with sensitive labels"):
+        compare_rankings(replace(gallery, task=replace(task, splits={"train": task.train})))
+    with pytest.raises(ShapeError, match="the unrelated task must"):
+        compare_rankings(gallery, unrelated=simulate("waterbirds", scale=0.1, width=32))
+    with pytest.raises(ParameterError, match="floor"):
+        compare_rankings(gallery, RankingOptions(floor=2.0))
+    with pytest.raises(LabelError, match="class prompts and target labels"):
+        unrelated_change(None, task)
+    few = replace(
+        task, queries=replace(task.queries, text=task.queries.text[-1:], prompts=task.queries.prompts[-1:])
+    )
+    with pytest.raises(LabelError, match="0 of 1 queries are not about"):
+        run_ranking(BY_KEY["leace"], replace(gallery, task=few), 0, floor=0.5)
+
+
+def test_the_mitigator_of_a_comparison_is_that_of_a_fit(gallery):
+    given = RankingTask.of(gallery)
+    model = given.fit(MITIGATOR, {"strength": 0.6}, 0)
+    alone = EmbeddingMitigator(0.6, random_state=0).fit(
+        gallery.task.train.X,
+        sensitive_text={
+            "sex": dict(zip(("female", "male"), gallery.task.sensitive["sex"].text, strict=True))
+        },
+        labelled=(gallery.task.val.X, {"sex": gallery.group_columns(gallery.task.val)["sex"]}),
+    )
+    X = gallery.task.test.X[:40]
+    np.testing.assert_allclose(model.transform(X), alone.transform(X), atol=1e-8)
