@@ -141,24 +141,26 @@ def read(
         raise ORIGIN.missing(home, f"there is no {LIST}")
     columns = [column for name in requested for column in FLAGS[name]]
     table = common.read_columns(file, ("filename", TARGET, *columns))
-    people = Counter(table["filename"])
-    alone = [row for row, name in enumerate(table["filename"]) if people[name] == 1]
-    if not alone:
-        raise DatasetError(f"{file}: expected images with one annotated person, got none")
+    alone, left_out = _alone(table["filename"], file)
     names = [table["filename"][row] for row in alone]
     common.image_ids(names, file)
+    y = common.coded(table[TARGET], {name: code for code, name in enumerate(CLASSES)}, file, TARGET)[alone]
     flags = {column: _counts(table[column], file, column) for column in columns}
     values = {name: (_codes(name, flags)[alone], VALUES[name]) for name in requested}
     ids = common.image_ids(_located(names, home), file)
-    y = common.coded(
-        [table[TARGET][row] for row in alone], {name: code for code, name in enumerate(CLASSES)}, file, TARGET
-    )
-    notes = (
-        common.split_note(shares, seed, "FACET is for evaluation and has no official one"),
-        *_notes(people, len(alone), values),
-    )
     split = common.seeded_split(names, shares, seed)
+    note = common.split_note(shares, seed, "FACET is for evaluation and has no official one")
+    notes = (note, *_notes(left_out, len(alone), values))
     return DatasetIndex(NAME, home, ids, split, y, CLASSES, values, NAME, notes)
+
+
+def _alone(images: Sequence[str], file: Path) -> tuple[list[int], int]:
+    """Return the rows of images with one annotated person, and the number of other images."""
+    people = Counter(images)
+    rows = [row for row, name in enumerate(images) if people[name] == 1]
+    if not rows:
+        raise DatasetError(f"{file}: expected images with one annotated person, got none")
+    return rows, len(people) - len(rows)
 
 
 def _counts(values: Sequence[str], file: Path, column: str) -> Ints:
@@ -192,13 +194,11 @@ def _located(names: Sequence[str], home: Path) -> list[str]:
     return [places[name] for name in names]
 
 
-def _notes(
-    people: Mapping[str, int], kept: int, values: Mapping[str, tuple[Ints, tuple[str, ...]]]
-) -> list[str]:
+def _notes(left_out: int, kept: int, values: Mapping[str, tuple[Ints, tuple[str, ...]]]) -> list[str]:
     notes = []
-    if kept < len(people):
+    if left_out:
         notes.append(
-            f"{len(people) - kept} of {len(people)} images with several annotated people are left out; {kept} are kept."
+            f"{left_out} of {left_out + kept} images with several annotated people are left out; {kept} are kept."
         )
     notes += [
         f"{int((codes < 0).sum())} images have no single value of {name}."

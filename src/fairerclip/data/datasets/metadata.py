@@ -87,14 +87,11 @@ def read(
     ParameterError
         An option does not fit the others.
     """
-    attributes = _attributes(sensitive)
-    named = dict(value_names or {})
-    columns = [filename, *([target] if target else []), *attributes.values(), *([split] if split else [])]
+    attributes, named = _attributes(sensitive), dict(value_names or {})
+    columns = [name for name in (filename, target, *attributes.values(), split) if name is not None]
     _check(columns, attributes, named, target, class_names)
     home = common.as_folder(root, ORIGIN)
-    path = home / file if file is not None else _only_list(home)
-    if not path.is_file():
-        raise ORIGIN.missing(home, f"there is no {path.name}")
+    path = _list_file(home, file)
     table = common.read_columns(path, columns)
     ids = common.image_ids(table[filename], path)
     y, classes = (None, ()) if target is None else _coded(table[target], class_names, path, target)
@@ -104,15 +101,11 @@ def read(
     place = home / images
     if check_images:
         common.check_images(place, ids, path.name)
-    splits, notes = (
-        (_splits(table[split], path, split), ())
-        if split is not None
-        else (
-            common.seeded_split(table[filename], shares, seed),
-            (common.split_note(shares, seed, "no column of splits was named"),),
-        )
-    )
-    return DatasetIndex(path.stem, place, ids, splits, y, classes, values, None, notes)
+    if split is not None:
+        return DatasetIndex(path.stem, place, ids, _splits(table[split], path, split), y, classes, values)
+    drawn = common.seeded_split(table[filename], shares, seed)
+    notes = (common.split_note(shares, seed, "no column of splits was named"),)
+    return DatasetIndex(path.stem, place, ids, drawn, y, classes, values, notes=notes)
 
 
 def _attributes(sensitive: Named) -> dict[str, str]:
@@ -148,8 +141,12 @@ def _check(
             raise ParameterError(f"{role} must be different names, got {', '.join(names)}")
 
 
-def _only_list(home: Path) -> Path:
-    """Return the list of a folder; raise if there are several."""
+def _list_file(home: Path, file: str | os.PathLike[str] | None) -> Path:
+    """Return the list of a folder; raise if it is not there, or if none is named and there are several."""
+    if file is not None:
+        if not (home / file).is_file():
+            raise ORIGIN.missing(home, f"there is no {Path(file).name}")
+        return home / file
     if (home / "metadata.csv").is_file():
         return home / "metadata.csv"
     files = sorted(path for path in home.glob(PATTERN) if path.is_file())

@@ -82,37 +82,36 @@ def read(
     requested = common.choose(sensitive, ("sex", "race", "age"), "sensitive")
     home, form, others = _images(common.as_folder(root, ORIGIN))
     names = _listed(home, form)
-    labels = [LABELLED.fullmatch(name.rsplit("/", 1)[-1]) for name in names]
-    rows = [
-        (name, *match.groups())
-        for name, match in zip(names, labels, strict=True)
-        if match and int(match[1]) <= OLDEST
-    ]
-    kept = {row[0] for row in rows}
-    odd = [name for name in names if name not in kept]
-    if len(odd) > max(MOST_ODD * len(names), 5):
-        raise DatasetError(
-            f"{home}: expected names such as 26_1_3_20170117175041574.jpg (age, sex, race, time), got "
-            f"{common.shown(odd)} ({len(odd)} of {len(names)} images)"
-        )
+    rows, odd = _labelled(names, home)
     ids = common.image_ids([row[0] for row in rows], home)
-    ages, sexes, races = (list(column) for column in list(zip(*rows, strict=True))[1:])
+    split = common.seeded_split([row[0] for row in rows], shares, seed)
+    _, ages, sexes, races = zip(*rows, strict=True)
     values = {
         "sex": (np.array([SEX_CODES[sex] for sex in sexes], dtype=np.int64), SEXES),
         "race": (np.array([int(race) for race in races], dtype=np.int64), RACES),
         "age": (_bands(ages), AGES),
     }
-    return DatasetIndex(
-        NAME,
-        home,
-        ids,
-        common.seeded_split([row[0] for row in rows], shares, seed),
-        None,
-        (),
-        {name: values[name] for name in requested},
-        None,
-        (common.split_note(shares, seed, "UTKFace has no official one"), *_notes(names, odd, form, others)),
-    )
+    chosen = {name: values[name] for name in requested}
+    note = common.split_note(shares, seed, "UTKFace has no official one")
+    notes = (note, *_notes(names, odd, form, others))
+    return DatasetIndex(NAME, home, ids, split, None, (), chosen, None, notes)
+
+
+def _labelled(names: Sequence[str], home: Path) -> tuple[list[tuple[str, ...]], list[str]]:
+    """Return name, age, sex and race of each image, and the names that lack a label; raise if these are many."""
+    rows, odd = [], []
+    for name in names:
+        match = LABELLED.fullmatch(name.rsplit("/", 1)[-1])
+        if match and int(match[1]) <= OLDEST:
+            rows.append((name, *match.groups()))
+        else:
+            odd.append(name)
+    if not rows or len(odd) > max(MOST_ODD * len(names), 5):
+        raise DatasetError(
+            f"{home}: expected names such as 26_1_3_20170117175041574.jpg (age, sex, race, time), got "
+            f"{common.shown(odd)} ({len(odd)} of {len(names)} images)"
+        )
+    return rows, odd
 
 
 def _bands(ages: Sequence[str]) -> Ints:

@@ -125,19 +125,39 @@ def auc_report(
     if same_length(y_true=y, scores=table, sensitive_features=s) == 0:
         raise ShapeError("expected at least one row, got 0 rows")
     codes, columns = _positives(y, labels, table, np.ndim(scores), positive, classes)
-    values, names = _names(values, sensitive_names)
-    rows = [np.flatnonzero(s == code) for code in range(len(values))]
+    groups = _Groups(s, *_names(values, sensitive_names))
+    return _report(groups, (y, labels), (codes, columns), positive, confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Sensitive value of each row as a code (n,), the values, and their names."""
+
+    codes: IntArray
+    values: list[Any]
+    names: list[str]
+
+
+def _report(
+    sensitive: _Groups,
+    classes: tuple[IntArray, list[Any]],
+    scores: tuple[list[int], FloatArray],
+    positive: Any,
+    confidence: float,
+) -> AucReport:
+    """Build the report from codes and labels of the classes, and the positive class of each column of scores."""
+    (y, labels), (codes, columns) = classes, scores
+    rows = [np.flatnonzero(sensitive.codes == code) for code in range(len(sensitive.values))]
     defined = [code for code, kept in enumerate(rows) if _has_all(y[kept], len(labels))]
     if not defined:
         raise LabelError(
             f"no group has rows of all {len(labels)} classes, so that no AUC is defined; give more rows or fewer groups"
         )
-    found = [
-        _mean_auc(y[kept], columns[kept], codes) for kept in (np.arange(len(y)), *(rows[i] for i in defined))
-    ]
+    parts = (np.arange(len(y)), *(rows[code] for code in defined))
+    found = [_mean_auc(y[kept], columns[kept], codes) for kept in parts]
     overall, *each = (_estimate(value, size, confidence) for value, size in found)
     groups = tuple(
-        GroupAuc(values[code], names[code], len(rows[code]), auc)
+        GroupAuc(sensitive.values[code], sensitive.names[code], len(rows[code]), auc)
         for code, auc in zip(defined, each, strict=True)
     )
     theta, size = np.array(found[1:]).T
@@ -150,7 +170,7 @@ def auc_report(
         auc_gap=_gap(theta, size, confidence),
         classes=tuple(labels),
         positive=positive,
-        left_out=tuple(name for code, name in enumerate(names) if code not in defined),
+        left_out=tuple(name for code, name in enumerate(sensitive.names) if code not in defined),
         confidence=confidence,
     )
 

@@ -232,14 +232,12 @@ def retrieval_report(
     --------
     >>> scores, groups = [9, 8, 7, 6, 5, 4, 3, 2], list("fffmfmmm")
     >>> report = retrieval_report(scores, groups, k=4, random_state=0)
-    >>> figures = report.queries[0].figures
-    >>> round(figures.max_skew.value, 3), figures.max_skew.low, report.queries[0].counts
+    >>> skew = report.queries[0].figures.max_skew
+    >>> round(skew.value, 3), skew.low, report.queries[0].counts
     (0.405, 0.0, (3.0, 1.0))
     """
     gallery = Gallery.read(matrix(scores, "scores"), groups, k, relevant, reference, pair)
-    check_confidence(confidence)
-    check_replicates(n_replicates)
-    rng = as_generator(random_state)
+    rng = _checked_generator(random_state, confidence, n_replicates)
     ranked = rankings(gallery.table, ties, rng)
     return _report(gallery, sample_rows(gallery, [ranked], n_replicates, rng)[0], ties, confidence)
 
@@ -289,9 +287,7 @@ def retrieval_changes(
             f"before_scores and after_scores must have the same shape; got {before.shape} and {after.shape}"
         )
     gallery = Gallery.read(before, groups, k, relevant, reference, pair)
-    check_confidence(confidence)
-    check_replicates(n_replicates)
-    rng = as_generator(random_state)
+    rng = _checked_generator(random_state, confidence, n_replicates)
     ranked = [rankings(before, ties, rng), rankings(after, ties, rng)]
     samples = sample_rows(gallery, ranked, n_replicates, rng)
     reports = [_report(gallery, sample, ties, confidence) for sample in samples]
@@ -305,6 +301,15 @@ def retrieval_changes(
     )
     means = _paired(reports[0].mean, reports[1].mean, mean)
     return RetrievalChanges(reports[0], reports[1], changes, means, drift, clear)
+
+
+def _checked_generator(
+    random_state: RandomState, confidence: float, n_replicates: int
+) -> np.random.Generator:
+    """Return the source of random numbers; raise if an option is out of range."""
+    check_confidence(confidence)
+    check_replicates(n_replicates)
+    return as_generator(random_state)
 
 
 def _figures(intervals: Mapping[str, Any]) -> QueryFigures:
