@@ -23,7 +23,7 @@ from fairerclip.cli import show
 
 FOLDER = Path(__file__).resolve().parent
 QUICK = (
-    *("imports", "closed_form", "folds", "bootstrap", "transform", "predict", "serve", "embed"),
+    *("imports", "closed_form", "folds", "bootstrap", "probe_path", "transform", "predict", "serve", "embed"),
     "join --rows 1000000",
     "peers --max-steps 300",
 )

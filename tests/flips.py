@@ -31,6 +31,7 @@ KINDS = {
         f"baseline {name}": f"baseline-7/{name}" for name in ("adapter", "contrastiveadapter", "dfr", "leace")
     },
     **{f"baseline {name}": f"baseline-7/{name}" for name in ("linearprobe", "orthcali", "orthproj", "wise")},
+    **{f"baseline {name}": f"baseline-7/{name}" for name in ("afr", "jtt", "ppa")},
     "baseline zeroshot": "baseline-7/zeroshot",
 }
 FILES = ("model.safetensors", "fairerclip.json", "README.md")

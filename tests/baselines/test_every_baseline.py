@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 import fairerclip.baselines as baselines
 from block_sizes import in_blocks
 from fairerclip import FairerCLIP
-from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
+from fairerclip.baselines import AFR, DFR, JTT, LEACE, PPA, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
 from fairerclip.baselines.training_data import Needs
 from fairerclip.data import simulate
 from fairerclip.data.embedding_rows import unit_rows
@@ -39,6 +39,9 @@ MODELS = [
     LEACE(),
     LEACE("probe", class_weight="group"),
     WiSE(),
+    JTT(5.0),
+    AFR(2.0, random_state=0),
+    PPA(random_state=0),
 ]
 every = pytest.mark.parametrize("model", MODELS, ids=str)
 

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 
 from fairerclip import EmbeddingMitigator
-from fairerclip.baselines import DFR, LEACE, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
+from fairerclip.baselines import DFR, LEACE, PPA, LinearProbe, OrthCali, OrthProj, WiSE, ZeroShot
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.errors import TextCollapseWarning
 from sample_rows import Embeddings
@@ -94,6 +94,7 @@ KINDS = {
             LEACE(),
             LEACE("probe"),
             WiSE(),
+            PPA(random_state=0),
         )
     },
     "shifted zero-shot": lambda: baseline(ZeroShot()).at(offsets=[0.1, 0.0, 0.05]),

@@ -16,8 +16,11 @@ from safetensors.numpy import save_file
 
 from fairerclip import EmbeddingMitigator, FairerCLIP, FairerCLIPSearch, load
 from fairerclip.baselines import (
+    AFR,
     DFR,
+    JTT,
     LEACE,
+    PPA,
     Adapter,
     ContrastiveAdapter,
     LinearProbe,
@@ -106,6 +109,8 @@ def models() -> dict[str, object]:
     for model in (ZeroShot(), LinearProbe(), OrthProj(), OrthCali(), LEACE(), LEACE("probe"), WiSE(0.3)):
         name = type(model).__name__.lower() + ("-probe" if getattr(model, "head", None) == "probe" else "")
         add(f"baseline-{name}", model, three, three.y)
+    for model in (JTT(5.0), AFR(2.0, random_state=0), PPA(random_state=0)):
+        add(f"baseline-{type(model).__name__.lower()}", model, three, three.y)
     for model in (DFR(random_state=0), Adapter(random_state=0), ContrastiveAdapter(random_state=0)):
         add(f"baseline-{type(model).__name__.lower()}", model, three, three.y, validation=validation)
     return out

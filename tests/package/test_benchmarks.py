@@ -20,6 +20,7 @@ FOLDER = ROOT / "benchmarks"
 TINY = {
     "closed_form": "--scale 0.02 --width 48 --features 40 --points 2 --repeats 1",
     "folds": "--scale 0.02 --width 48 --features 40 --repeats 1",
+    "probe_path": "--rows 60 --width 12 --penalties 3 --repeats 1",
     "bootstrap": "--rows 500 --replicates 5 --repeats 1",
     "transform": "--rows 400 --width 48",
     "frequencies": "--rows 100 --widths 48 --features 40 --kernel-features 40 --seeds 1 --fit-rows 400 "

@@ -48,7 +48,7 @@ ESTIMATORS = {
     "EmbeddingMitigator, rbf": lambda: EmbeddingMitigator(features="rbf", n_features=40, random_state=0),
     **{
         name: _baseline(name)
-        for name in ("ZeroShot", "LinearProbe", "OrthProj", "OrthCali", "LEACE", "WiSE", "DFR")
+        for name in ("ZeroShot", "LinearProbe", "OrthProj", "OrthCali", "LEACE", "WiSE", "JTT", "DFR")
     },
     "FairerCLIPSearch": lambda: FairerCLIPSearch(
         small(), search_space={"fits": [{}], "taus": [0.5], "zero_shots": [0.5]}

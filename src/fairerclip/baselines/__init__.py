@@ -6,13 +6,16 @@ Each class has in ``needs`` what it must be given and the paper it is from. Name
 from fairerclip._util.lazy import lazy
 
 BASELINES = {
+    "AFR": "afr",
     "Adapter": "adapter",
     "ContrastiveAdapter": "contrastive_adapter",
     "DFR": "dfr",
+    "JTT": "jtt",
     "LEACE": "leace",
     "LinearProbe": "linear_probe",
     "OrthCali": "orth_cali",
     "OrthProj": "orth_proj",
+    "PPA": "ppa",
     "WiSE": "wise",
     "ZeroShot": "zero_shot",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,6 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 T = TypeVar("T")
+Result = TypeVar("Result")
+_MOST_KEPT = 8  # results of the latest first stages; each has a number per row, or per class and column
 _Kept = dict[Callable[..., Any], tuple[tuple[Any, ...], Any]]
 _LATEST: ContextVar[_Kept | None] = ContextVar("latest", default=None)
 
@@ -43,6 +46,31 @@ def once(compute: Callable[..., T], *inputs: Any) -> T:
         kept = latest[compute] = (inputs, compute(*inputs))
     answer: T = kept[1]
     return answer
+
+
+def first_stage(compute: Callable[[], Result], *inputs: Any) -> Result:
+    """Return ``compute()``; inside `shared_solutions` a kept result of the same inputs.
+
+    ``inputs`` are all arrays and parameters that the result depends on, with a name of the stage.
+    """
+    latest = _LATEST.get()
+    if latest is None:
+        return compute()
+    kept: dict[bytes, Any] = latest.setdefault(first_stage, ((), {}))[1]
+    content = hashlib.blake2b()
+    for value in inputs:
+        if isinstance(value, np.ndarray):
+            content.update(repr((value.shape, value.dtype.str)).encode())
+            content.update(np.ascontiguousarray(value).data)
+        else:
+            content.update(repr(value).encode())
+    key = content.digest()
+    if key not in kept:
+        while len(kept) >= _MOST_KEPT:
+            kept.pop(next(iter(kept)))
+        kept[key] = compute()
+    result: Result = kept[key]
+    return result
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -34,7 +34,16 @@ class SoftmaxSolution(NamedTuple):
 
 
 def softmax_path(
-    X: F64, y: Ints, weight: F64, n_classes: int, grid: Iterable[float], *, tol: float, max_iter: int
+    X: F64,
+    y: Ints,
+    weight: F64,
+    n_classes: int,
+    grid: Iterable[float],
+    *,
+    tol: float,
+    max_iter: int,
+    offset: F64 | None = None,
+    free_intercept: bool = True,
 ) -> Iterator[SoftmaxSolution]:
     """Minimise ``½‖W‖² + C·Σ wᵢ·CEᵢ`` for each C in turn, each from the solutions of the nearest C so far.
 
@@ -52,6 +61,10 @@ def softmax_path(
         Largest norm of the gradient, relative to ‖W‖.
     max_iter : int
         Largest number of Newton steps for one C.
+    offset : array of shape (n, c), optional
+        Numbers that are added to the logits of the rows.
+    free_intercept : bool, default=True
+        Whether the penalty leaves the intercepts out.
 
     Yields
     ------
@@ -69,7 +82,7 @@ def softmax_path(
     computed again after as many additional products with the Hessian as it costs. The start is extrapolated as a
     polynomial of log C. O(n·p² + p³) time for a preconditioner, and O(n·p·c) for a product.
     """
-    problem = once(_Problem, X, y, weight, n_classes)
+    problem = once(_Problem, X, y, weight, n_classes, offset, free_intercept)
     for C in grid:
         theta, steps, gradient, converged = problem.minimise(C, tol, max_iter)
         if problem.binary:
@@ -93,11 +106,14 @@ class _Point(NamedTuple):
 class _Problem:
     """Centred rows with a column of ones for the intercept, and the solutions found so far.
 
-    For two classes there is one vector of weights (k = 1), W₁ − W₀; otherwise one for each class (k = c).
+    For two classes there is one vector of weights (k = 1), W₁ − W₀; otherwise one for each class (k = c). Rows are not
+    centred if the intercept is penalised, since it would be another one.
     """
 
-    def __init__(self, X: F64, y: Ints, weight: F64, n_classes: int) -> None:
-        self.mean = weight @ X / weight.sum()
+    def __init__(
+        self, X: F64, y: Ints, weight: F64, n_classes: int, offset: F64 | None, free_intercept: bool
+    ) -> None:
+        self.mean = weight @ X / weight.sum() if free_intercept else np.zeros(X.shape[1])
         rows = X - self.mean
         self.axes = None
         if X.shape[0] < X.shape[1]:  # solutions lie in the span of the rows
@@ -106,7 +122,8 @@ class _Problem:
         self.X = np.column_stack([rows, np.ones(len(X))])
         self.y, self.weight, self.binary = y, weight[:, None], n_classes == 2
         self.sign = 2.0 * y[:, None] - 1  # of the class, if there are two
-        self.penalty = np.append(np.ones(rows.shape[1]), 0.0)
+        self.offset = offset if offset is None or not self.binary else offset[:, 1:] - offset[:, :1]
+        self.penalty = np.append(np.ones(rows.shape[1]), 0.0 if free_intercept else 1.0)
         self.shape = (1 if self.binary else n_classes, self.X.shape[1])
         self.rounding = _EPS * float(weight @ np.linalg.norm(self.X, axis=1))
         # About as many products with the Hessian take the time of a decomposition. It depends on the width of the given
@@ -149,6 +166,8 @@ class _Problem:
     def at(self, theta: F64, C: float) -> _Point:
         """Evaluate the objective for weights and intercepts (k, p + 1)."""
         scores = self.X @ theta.T
+        if self.offset is not None:
+            scores += self.offset
         if self.binary:
             margin = self.sign * scores
             small = np.exp(-np.abs(margin))

@@ -46,6 +46,27 @@ SHARES: list[Parameters] = [
     *({"alpha": 1.0, "C": C} for C in (0.1, 1.0, 10.0)),
 ]
 """Of WiSE, from zero-shot to the probe."""
+TWICE: list[Parameters] = [
+    {"first_C": first, "upweight": upweight, "C": C}
+    for first in (1e-3, 1e-4)
+    for upweight in (100.0, 20.0, 5.0, 2.0)
+    for C in (1.0, 0.1, 0.01, 1e-3, 1e-4)
+]
+"""Of JTT: two sizes of the error set, and weights from the published 100 down to a mild 2."""
+LIKELIHOODS: list[Parameters] = [
+    {"C": C, "gamma": gamma, "lam": lam}
+    for C in (1.0, 0.01)
+    for gamma in (14.0, 8.0, 4.0, 2.0, 0.0)
+    for lam in (0.2, 2.0, 0.02, 2e-3)
+]
+"""Of AFR: from the published 14 down to weights that balance the classes alone."""
+PRIORS: list[Parameters] = [
+    {"first_C": first, "C": C, "tau": tau}
+    for first in (1e-2, 1e-3)
+    for C in (1.0, 0.1, 0.01, 1e-3)
+    for tau in (1.0, 0.0, 0.5, 1.5, 2.0)
+]
+"""Of PPA: around the τ that is optimal for balanced groups."""
 RATES = _settings("lr", 1e-3, [1e-3, 1e-2, 3e-2, 1e-1])
 RATIOS: list[Parameters] = [{"lr": lr, "ratio": ratio} for ratio in (0.2, 0.6) for lr in (1e-3, 1e-2)]
 """Of CLIP-Adapter: the two that its authors found best on their datasets."""
@@ -100,6 +121,10 @@ def _wise(key: str, title: str, **fixed: Any) -> Method:
     return Method(key, title, "target", "WiSE", fixed, SHARES, seeded=False, needs_sensitive=bool(fixed))
 
 
+def _reweighted(key: str, title: str, home: str, candidates: Sequence[Parameters], **needs: bool) -> Method:
+    return Method(key, title, "target", home, {}, candidates, **needs)
+
+
 def _by_gradient(key: str, title: str, home: str, candidates: Sequence[Parameters], **fixed: Any) -> Method:
     needs_text = fixed.get("solver") != "sgd"
     return Method(key, title, "target", home, fixed, candidates, gradient=True, needs_text=needs_text)
@@ -127,6 +152,9 @@ METHODS = (
     _probe("probe", "ERM probe, logistic", "target"),
     _probe("probe-balanced", "ERM probe, classes balanced", "target", class_weight="balanced"),
     _probe("probe-group", "Group-balanced probe, Ŝ", "target", class_weight="group"),
+    _reweighted("jtt", "JTT, errors upweighted", "JTT", TWICE, seeded=False, needs_text=False),
+    _reweighted("afr", "AFR, unlikely rows upweighted", "AFR", LIKELIHOODS, needs_text=False),
+    _reweighted("ppa", "PPA, pseudo-groups", "PPA", PRIORS),
     Method(
         "leace-probe",
         "LEACE, probe head",
