@@ -1,9 +1,9 @@
 """Coverage of the intervals of retrieval figures on simulated galleries.
 
 Scores are normal around a mean per query, group and relevance, so that the true share of every group in the top k/n is
-known. The expectation of NDKL has no closed form; its mean over the simulated galleries is used. Prints a line of JSON
-per setting with the coverage of every interval: of single queries, of the mean over queries, and of changes
-("change:"). The standard error of a coverage of 0.95 from 1000 galleries is 0.007.
+known. The expectations of NDKL and KL have no closed form; their means over the simulated galleries are used. Prints a
+line of JSON per setting with the coverage of every interval: of single queries, of the mean over queries, and of
+changes ("change:"). The standard error of a coverage of 0.95 from 1000 galleries is 0.007.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Setting:
             figures["share"].append(share)
             figures["max_skew"].append(skews.max())
             figures["min_skew"].append(skews.min())
+            figures["bias"].append((share[-1] - share[0]) / (share[-1] + share[0]))
             figures["precision"].append(joint[1].sum() / self.top)
             figures["recall"].append(joint[1].sum() / RELEVANT)
         return {name: np.array(values) for name, values in figures.items()}
@@ -93,7 +94,9 @@ class Setting:
 def intervals(setting: Setting, rng: np.random.Generator, n_replicates: int) -> Iterator[tuple[str, Any]]:
     """Yield name, and array (…, 3) of value and interval, of every figure of one gallery."""
     before, after, codes, relevant = setting.gallery(rng)
-    gallery = _gallery.Gallery.read(before, codes, setting.k, relevant, setting.reference)
+    gallery = _gallery.Gallery.read(
+        before, codes, setting.k, relevant, setting.reference, (setting.groups - 1, 0)
+    )
     ranked = [rankings(table, "expected", None) for table in (before, after)]
     samples = _gallery.sample_rows(gallery, ranked, n_replicates, rng)
     each, mean = _gallery.figures_of(samples[0], 0.95)
@@ -118,7 +121,7 @@ def coverage(setting: Setting, sets: int, n_replicates: int = 400, seed: int = 1
     for name, values in drawn.items():
         value, low, high = np.moveaxis(np.array(values), -1, 0)
         figure = name.removeprefix("change: ").removeprefix("mean ")
-        if figure == "ndkl":
+        if figure in _gallery.DIVERGENCES:
             true = value.mean(axis=0)
         else:
             true = second[figure] - first[figure] if name.startswith("change") else first[figure]
@@ -142,7 +145,9 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=1000)
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--replicates", type=int, default=300)
-    parser.add_argument("--halves", type=int, default=60, help="half-samples behind the interval of NDKL")
+    parser.add_argument(
+        "--halves", type=int, default=60, help="half-samples behind the intervals of NDKL and KL"
+    )
     parser.add_argument("--every", type=int, default=1, help="take each N-th setting only")
     parser.add_argument("--start", type=int, default=0, help="from this one on")
     arguments = parser.parse_args()

@@ -48,6 +48,9 @@ ARGUMENTS = {
     "task celeba": ("gone", "-o", "new.npz"),
     "task fairface": ("gone", "-o", "new.npz"),
     "task cfd": ("gone", "-o", "new.npz"),
+    "task utkface": ("gone", "-o", "new.npz"),
+    "task facet": ("gone", "-o", "new.npz"),
+    "task metadata": ("gone", "-o", "new.npz"),
     "task embeddings": (
         *("gone", "--labels", "gone", "--id", "i", "--sensitive", "s", "--prompts", "gone", "-o", "new.npz"),
     ),

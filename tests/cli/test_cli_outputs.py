@@ -15,7 +15,10 @@ READ = {
     "labels_from",
 }
 """Options and arguments that name what is read."""
-ALSO_READ = {("task embeddings", "store"), ("check", "path"), ("index", "store"), ("search", "index")}
+ALSO_READ = {
+    *(("task embeddings", "store"), ("task metadata", "file")),
+    *(("check", "path"), ("index", "store"), ("search", "index")),
+}
 GONE = {
     "demo": (),
     "embed": ("gone", "--model", "RN50"),
@@ -34,6 +37,9 @@ GONE = {
     "task celeba": ("gone",),
     "task fairface": ("gone",),
     "task cfd": ("gone",),
+    "task utkface": ("gone",),
+    "task facet": ("gone",),
+    "task metadata": ("gone",),
     "task embeddings": ("gone", "--labels", "gone", "--id", "i", "--sensitive", "s", "--prompts", "gone"),
 }
 BAD = {

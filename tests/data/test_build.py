@@ -488,6 +488,80 @@ def test_a_dataset_in_its_official_layout_becomes_a_task_with_the_right_groups(
     assert sum(len(s) for s in task.splits.values()) == len(index)
 
 
+BIRD_NAMES = ("--classes", "landbird,waterbird", "--values", "background=land background,water background")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "prompts"),
+    [
+        ("utkface", ("--sensitive", "sex,age", "--seed", 3, "--prompts", "fairface-ours"), "fairface-ours"),
+        ("facet", ("--sensitive", "gender,skin_tone"), "facet"),
+        (
+            "metadata",
+            ("--sensitive", "background=a", *BIRD_NAMES, "--prompts", "waterbirds"),
+            "waterbirds",
+        ),
+    ],
+    ids=["utkface", "facet", "metadata"],
+)
+def test_other_public_data_become_tasks_with_the_options_of_their_readers(
+    run, tmp_path, name, options, prompts
+):
+    root = tree_of(name)["tree"](tmp_path / "root")
+    readers = {
+        "utkface": {"sensitive": ("sex", "age"), "seed": 3},
+        "facet": {"sensitive": ("gender", "skin_tone")},
+        "metadata": {
+            "sensitive": {"background": "a"},
+            "class_names": ["landbird", "waterbird"],
+            "value_names": {"background": ["land background", "water background"]},
+        },
+    }
+    index = read_dataset(name, root, **readers[name])
+    store = embedded(tmp_path / "emb", index.ids.tolist(), prompts)
+    code, out, err = run("task", name, root, "--store", store, "-o", tmp_path / "t.npz", *options, "--json")
+    assert code == 0, err
+    assert [note for note in index.notes if note not in json.loads(out)["notes"]] == []
+    task = load_task(tmp_path / "t.npz")
+    assert list(task.sensitive) == list(index.sensitive)
+    row_of = {key: k for k, key in enumerate(index.ids.tolist())}
+    for part, split in task.splits.items():
+        rows = [row_of[key] for key in split.ids.tolist()]
+        assert set(index.split[rows]) == {part}
+        if index.y is not None:
+            assert [task.class_names[code] for code in split.y] == [
+                index.class_names[c] for c in index.y[rows]
+            ]
+        for attribute, (codes, names) in index.sensitive.items():
+            assert task.sensitive[attribute].names == names
+            assert split.s[attribute].tolist() == codes[rows].tolist()
+    assert sum(len(s) for s in task.splits.values()) == len(index)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("utkface", "--sensitive", "hair", "--prompts", "sex"), "among sex, race, age, got hair"),
+        (("utkface",), "no prompts are shipped for utkface; give --prompts"),
+        (
+            ("metadata", "--prompts", "waterbirds", "--sensitive", "=a"),
+            "--sensitive expects different COLUMN",
+        ),
+        (("metadata", "--prompts", "waterbirds", "--values", "a"), "--values expects ATTRIBUTE=NAME,NAME"),
+        (("metadata", "--prompts", "waterbirds", "--target", "none", "--classes", "x,y"), "without a target"),
+        (("metadata", "--prompts", "waterbirds"), "use the same names in the prompt file and in the labels"),
+        (("metadata", "--prompts", "waterbirds", "--file", "gone.csv"), "there is no gone.csv"),
+        (("facet", "--sensitive", "sex"), "among gender, age, skin_tone, got sex"),
+    ],
+)
+def test_options_of_other_public_data_are_refused_in_one_line(run, tmp_path, arguments, message):
+    name, *options = arguments
+    root = tree_of(name)["tree"](tmp_path / "root")
+    result = run("task", name, root, "-o", tmp_path / "t.npz", *options)
+    assert refused(result, message)
+    assert not (tmp_path / "t.npz").exists()
+
+
 def test_a_clip_retrieval_folder_becomes_a_task(run, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

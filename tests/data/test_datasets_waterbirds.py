@@ -152,4 +152,4 @@ def test_an_absent_data_set_says_where_to_get_it_and_what_is_expected(tmp_path):
 def test_an_unknown_data_set_is_answered_with_the_nearest(tmp_path):
     with pytest.raises(ParameterError, match="did you mean 'celeba'"):
         read_dataset("celebA2", tmp_path)
-    assert sorted(DATASETS) == ["celeba", "cfd", "fairface", "waterbirds"]
+    assert sorted(DATASETS) == ["celeba", "cfd", "facet", "fairface", "metadata", "utkface", "waterbirds"]

@@ -20,6 +20,7 @@ DIGESTS = {  # name: (version, sha256 of the content)
     "celeba-blond-debias-vl": (1, "2356867966c8868b9aef487ad3229c2461fdc2160a19a0dcaeec525fcc44f7a9"),
     "celeba-cheekbones": (2, "0b96fbf644abb0347f91c8e27b3e12f921887415c90cab6d4cdd96a328004d3e"),
     "cfd": (1, "d456282fd00ffddec79d7c2c6cfc325217aaa352b5b33158c14d93fececd7668"),
+    "facet": (1, "b73fece5d710bf67bdb708ee9f11a9cfb4c742dda9efb4b11fc00f8efd311f9f"),
     "fairface": (1, "5297645e631688e1dce502e33e09b8d41bc20cf3d0c6d7b9655002aeb905d7ad"),
     "fairface-author": (1, "ab7cab123eb57c722c63643d8a93f6b26603b9d540f271a3c8accf593b19d1c3"),
     "fairface-berg": (1, "1c5f1569aad85163739ad941e126909fab9dc24c0698b089cdf6bae0e53528a6"),

@@ -25,7 +25,7 @@ from fairerclip.auditing.many_models import read_models
 from fairerclip.auditing.results import read_results
 from fairerclip.baselines import LinearProbe, load_baseline
 from fairerclip.data import load_task, save_task
-from fairerclip.data.datasets import celeba, fairface, waterbirds
+from fairerclip.data.datasets import celeba, facet, fairface, metadata, waterbirds
 from fairerclip.data.datasets.norming import read_norming
 from fairerclip.data.embeddings import read_embeddings
 from fairerclip.data.id_files import read_id_list
@@ -209,6 +209,20 @@ def _faces(folder: Path) -> None:
             f"{part}/{i}.jpg,20-29,Male,White,False\n{part}/1{i}.jpg,3-9,Female,Black,False\n" for i in (1, 2)
         )
         (folder / f"fairface_label_{part}.csv").write_text("file,age,gender,race,service_test\n" + body)
+
+
+def _occupations(folder: Path) -> None:
+    flags = [column for columns in facet.FLAGS.values() for column in columns]
+    (folder / "annotations").mkdir()
+    (folder / "imgs_1").mkdir()
+    with (folder / "annotations" / "annotations.csv").open("w", newline="") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(["person_id", "filename", "class1", *flags])
+        for i in range(6):
+            (folder / "imgs_1" / f"{i}.jpg").write_bytes(b"")
+            writer.writerow(
+                [i, f"{i}.jpg", facet.CLASSES[i], *(int(j % 3 == i % 3) for j in range(len(flags)))]
+            )
 
 
 PEOPLE = [["Model", "EthnicitySelf", "GenderSelf", "Attractive"]] + [
@@ -546,6 +560,10 @@ READERS: dict[str, Reader] = {
         _celebrities, "list_eval_partition.txt", lambda f: celeba.read(f, check_images=False)
     ),
     "fairface": Reader(_faces, "fairface_label_train.csv", lambda f: fairface.read(f, check_images=False)),
+    "facet": Reader(_occupations, "annotations/annotations.csv", facet.read),
+    "metadata": Reader(
+        _birds, "metadata.csv", lambda f: metadata.read(f, filename="img_filename", sensitive="place")
+    ),
     "cfd-csv": Reader(_people_csv, "norming.csv", lambda f: read_norming(f / "norming.csv")),
     "cfd-xlsx": Reader(_people_xlsx, "norming.xlsx", lambda f: read_norming(f / "norming.xlsx")),
     "results": Reader(_results, "results.json", read_results),

@@ -1,4 +1,4 @@
-"""Skew and NDKL of rankings against hand-computed cases and random tie-breaking."""
+"""Skew, NDKL, KL, Bias@k and ABLE of rankings against hand-computed cases and random tie-breaking."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError, ShapeError
-from fairerclip.metrics import max_skew, min_skew, ndkl
+from fairerclip.metrics import Estimate, able, bias_at_k, kl_at_k, max_skew, min_skew, ndkl
 from fairerclip.metrics.retrieval.skew import one_hot
 from fairerclip.metrics.retrieval.top_rows import TopRows
 
@@ -121,7 +121,7 @@ def test_ndkl_equals_the_sum_over_prefixes(k):
     assert ndkl(RANKED, GROUPS, k=k, reference="uniform") == pytest.approx(uniform)
 
 
-@pytest.mark.parametrize("measure", [max_skew, min_skew, ndkl])
+@pytest.mark.parametrize("measure", [max_skew, min_skew, ndkl, kl_at_k])
 def test_several_queries_give_one_value_each(measure):
     rng = np.random.default_rng(3)
     scores, groups = rng.normal(size=(50, 4)), rng.integers(2, size=50)
@@ -138,7 +138,7 @@ def test_several_group_columns_are_intersected():
     assert max_skew([4, 3, 2, 1], both, 2, reference={tuple(g): 1 for g in both}) == pytest.approx(np.log(2))
 
 
-@pytest.mark.parametrize("measure", [max_skew, min_skew, ndkl])
+@pytest.mark.parametrize("measure", [max_skew, min_skew, ndkl, kl_at_k])
 def test_bad_rankings_are_named(measure):
     with pytest.raises(ParameterError, match="n=10; got 11"):
         measure(RANKED, GROUPS, k=11)
@@ -164,7 +164,7 @@ def test_bad_rankings_are_named(measure):
         measure(RANKED, GROUPS, k=3, ties="best")
 
 
-@pytest.mark.parametrize("measure", [max_skew, min_skew, ndkl])
+@pytest.mark.parametrize("measure", [max_skew, min_skew, ndkl, kl_at_k])
 def test_random_ties_follow_the_seed_and_do_not_matter_without_ties(measure):
     groups = np.random.default_rng(11).integers(2, size=40)
     tied = [measure(np.zeros(40), groups, k=12, ties="random", random_state=seed) for seed in (1, 1, 2, 3, 4)]
@@ -183,3 +183,86 @@ def test_the_average_count_of_random_ties_is_the_expected_one():
     ]
     error = np.std(drawn) / 2000**0.5
     assert np.mean(drawn) == pytest.approx(np.exp(max_skew(np.zeros(40), groups, **options)), abs=4 * error)
+
+
+def naive_kl(groups, desired, k):
+    kl = 0.0
+    for group, share in desired.items():
+        p = groups[:k].count(group) / k
+        kl += p * np.log(p / share) if p else 0.0
+    return kl
+
+
+@pytest.mark.parametrize("k", [1, 4, 5, 10])
+def test_kl_at_k_equals_the_sum_over_groups(k):
+    assert kl_at_k(RANKED, GROUPS, k) == pytest.approx(naive_kl(GROUPS, {"f": 0.6, "m": 0.4}, k))
+    uniform = naive_kl(GROUPS, {"f": 0.5, "m": 0.5}, k)
+    assert kl_at_k(RANKED, GROUPS, k, reference="uniform") == pytest.approx(uniform)
+    given = naive_kl(GROUPS, {"f": 0.25, "m": 0.25, "x": 0.5}, k)
+    assert kl_at_k(RANKED, GROUPS, k, reference={"f": 1, "m": 1, "x": 2}) == pytest.approx(given)
+
+
+def test_kl_is_0_of_all_rows_or_one_group_and_infinite_without_a_reference_share():
+    assert kl_at_k(RANKED, GROUPS, 10) == 0
+    assert kl_at_k(RANKED, ["f"] * 10, 3) == 0
+    assert kl_at_k(RANKED, GROUPS, 5, reference={"f": 1, "m": 0}) == np.inf
+    assert kl_at_k(RANKED, GROUPS, 4, reference={"f": 1, "m": 0}) == 0
+
+
+def naive_bias(groups, k, pair):
+    first, second = (groups[:k].count(value) for value in pair)
+    return (first - second) / (first + second) if first + second else 0.0
+
+
+@pytest.mark.parametrize("k", range(1, 11))
+def test_bias_at_k_is_the_difference_of_two_counts_over_their_sum(k):
+    for groups in (GROUPS, list("xxfmxmmfxx")):
+        assert bias_at_k(RANKED, groups, k, pair=("m", "f")) == pytest.approx(naive_bias(groups, k, "mf"))
+        assert bias_at_k(RANKED, groups, k, pair=("f", "m")) == pytest.approx(-naive_bias(groups, k, "mf"))
+
+
+def test_bias_at_k_gives_one_value_per_query_and_counts_ties_by_their_expectation():
+    scores = np.c_[RANKED, -RANKED, np.zeros(10)]
+    expected = [naive_bias(GROUPS, 4, "mf"), naive_bias(GROUPS[::-1], 4, "mf"), (4 - 6) / 10]
+    assert bias_at_k(scores, GROUPS, 4, pair=("m", "f")) == pytest.approx(expected)
+
+
+def test_bias_at_k_needs_two_named_groups():
+    for pair in (("m",), ("m", "m"), "mf", ("m", "f", "x")):
+        with pytest.raises(ParameterError, match="two different values"):
+            bias_at_k(RANKED, GROUPS, 3, pair=pair)
+    with pytest.raises(LabelError, match=r"pair names 'x', which is none of the groups \['f', 'm'\]"):
+        bias_at_k(RANKED, GROUPS, 3, pair=("f", "x"))
+    with pytest.raises(TypeError):
+        bias_at_k(RANKED, GROUPS, 3)
+    with pytest.raises(ParameterError, match="n=10; got 11"):
+        bias_at_k(RANKED, GROUPS, 11, pair=("m", "f"))
+
+
+@pytest.mark.parametrize(("accuracy", "skew"), [(0.63, 0.0), (0.63, 0.4), (1.0, 2.0), (0.0, 0.1)])
+def test_able_is_the_harmonic_mean_of_accuracy_and_the_exponential_of_minus_skew(accuracy, skew):
+    parts = [accuracy, np.exp(-skew)]
+    expected = 2 / sum(1 / part for part in parts) if accuracy else 0.0
+    assert able(accuracy, skew).value == pytest.approx(expected)
+
+
+def test_able_has_an_interval_where_both_figures_have_one():
+    assert np.isnan(able(0.6, Estimate(0.2, 0.1, 0.3)).low)
+    found = able(Estimate(0.6, 0.6, 0.6), Estimate(0.2, 0.1, 0.3))
+    assert (found.low, found.high) == pytest.approx((able(0.6, 0.3).value, able(0.6, 0.1).value))
+    assert able(Estimate(0.6, 0.5, 0.7), Estimate(0.0, 0.0, np.inf)).low == 0
+    for accuracy, skew in ((1.2, 0.1), (-0.1, 0.1), (0.6, -0.1), (np.nan, 0.1), (0.6, np.nan)):
+        with pytest.raises(ParameterError, match="an accuracy from 0 to 1 and a MaxSkew of at least 0"):
+            able(accuracy, skew)
+
+
+def test_able_covers_the_truth_for_independent_figures():
+    rng = np.random.default_rng(8)
+    a, s, se = 0.6, 0.3, (0.03, 0.05)
+    drawn = rng.normal([a, s], se, size=(1000, 2))
+    ends = [
+        able(Estimate(x, x - 1.96 * se[0], x + 1.96 * se[0]), Estimate(y, y - 1.96 * se[1], y + 1.96 * se[1]))
+        for x, y in drawn
+    ]
+    held = np.mean([e.low <= able(a, s).value <= e.high for e in ends])
+    assert 0.93 < held < 0.975

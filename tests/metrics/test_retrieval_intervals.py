@@ -11,6 +11,8 @@ from scipy.stats import beta
 
 from fairerclip.errors import ParameterError, ShapeError
 from fairerclip.metrics import (
+    bias_at_k,
+    kl_at_k,
     max_skew,
     min_skew,
     ndkl,
@@ -22,7 +24,7 @@ from fairerclip.metrics import (
 )
 from fairerclip.metrics.retrieval.extremes import Proportions, difference_limits, sidak
 
-SKEWS = ("max_skew", "min_skew", "ndkl")
+SKEWS = ("max_skew", "min_skew", "ndkl", "kl")
 
 
 def gallery(seed=1, n=400, queries=3, groups="abc", bias=0.5):
@@ -41,12 +43,21 @@ def test_values_are_those_of_the_plain_figures(reference, ties):
     before, _, groups, relevant = gallery()
     before = np.round(before, 1)
     report = retrieval_report(
-        before, groups, 60, relevant=relevant, reference=reference, ties=ties, random_state=0
+        before,
+        groups,
+        60,
+        relevant=relevant,
+        reference=reference,
+        pair=("c", "a"),
+        ties=ties,
+        random_state=0,
     )
     options = {"k": 60, "reference": reference, "ties": ties}
     values = {
-        name: f(before, groups, **options) for name, f in zip(SKEWS, (max_skew, min_skew, ndkl), strict=True)
+        name: f(before, groups, **options)
+        for name, f in zip(SKEWS, (max_skew, min_skew, ndkl, kl_at_k), strict=True)
     }
+    values["bias"] = bias_at_k(before, groups, 60, pair=("c", "a"), ties=ties)
     values["precision"] = precision_at_k(before, relevant, 60, ties=ties)
     values["recall"] = recall_at_k(before, relevant, 60, ties=ties)
     for name, expected in values.items():
@@ -64,7 +75,7 @@ def test_values_are_those_of_the_plain_figures(reference, ties):
 
 def test_changes_hold_both_reports_their_differences_and_the_drift():
     before, after, groups, relevant = gallery()
-    result = retrieval_changes(before, after, groups, 60, relevant=relevant, random_state=0)
+    result = retrieval_changes(before, after, groups, 60, relevant=relevant, pair=("a", "b"), random_state=0)
     alone = retrieval_report(before, groups, 60, relevant=relevant, random_state=0)
     assert result.before.queries[1].counts == alone.queries[1].counts
     assert result.before.queries[1].figures.max_skew == alone.queries[1].figures.max_skew
@@ -211,11 +222,14 @@ def test_bad_arguments_are_named():
 def test_tiny_galleries_have_ordered_ends_and_plain_json(n, k):
     groups, relevant = list("ababc")[:n], [1, 0, 1, 0, 0][:n]
     scores = np.arange(n, dtype=float)
-    result = retrieval_changes(scores, -scores, groups, k, relevant=relevant, random_state=0)
+    pair = ("a", "b") if n > 1 else None
+    result = retrieval_changes(scores, -scores, groups, k, relevant=relevant, pair=pair, random_state=0)
     json.dumps(result.as_dict(), allow_nan=False)
     for report in (result.before, result.after):
-        for estimate in vars(report.queries[0].figures).values():
-            assert estimate.low <= estimate.value <= estimate.high
+        for name, estimate in vars(report.queries[0].figures).items():
+            assert estimate is not None or (name, n) == ("bias", 1)
+            if estimate is not None:
+                assert estimate.low <= estimate.value <= estimate.high
 
 
 def test_a_group_of_one_row_leaves_the_upper_end_of_max_skew_open_to_the_ceiling():
@@ -279,7 +293,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(groups, top, bias, monkey
     module, sets = benchmark(), 30  # `make coverage` counts a thousand
     monkeypatch.setattr("fairerclip.metrics.retrieval.gallery.HALF_SAMPLES", 40)
     covered = module.coverage(module.Setting(groups, 1000, top, bias), sets, n_replicates=200, seed=7)
-    assert len(covered) == 21
+    assert len(covered) == 29
     # Three binomial standard errors of one interval per gallery; five queries per gallery have no larger one.
     error = 3 * (0.95 * 0.05 / sets) ** 0.5
     for name, share in covered.items():
@@ -309,3 +323,40 @@ def test_scores_that_did_not_change_are_never_a_clear_change():
     before, after, groups, _ = gallery(bias=2.0)
     after[:, 1] = before[:, 1]
     assert retrieval_changes(before, after, groups, 60, random_state=0).clear == (True, False, True)
+
+
+def test_a_bias_whose_groups_are_not_shown_is_0_and_not_bounded():
+    scores, groups = np.c_[np.arange(40.0), -np.arange(40.0)], ["f", "m"] * 10 + ["x"] * 20
+    report = retrieval_report(scores, groups, 10, pair=("m", "f"), random_state=0)
+    unknown, known = (query.figures.bias for query in report.queries)
+    assert (unknown.value, unknown.low, unknown.high) == (0, -1, 1)
+    assert -1 < known.low < known.value < known.high < 1
+    assert report.mean.bias.value == pytest.approx(known.value / 2)
+    assert report.mean.bias.low == pytest.approx((known.low - 1) / 2)
+    change = retrieval_changes(scores, -scores, groups, 10, pair=("m", "f"), random_state=0).changes[0][
+        "bias"
+    ]
+    assert change.low < -0.9
+    assert change.high > 0.9
+
+
+def test_a_bias_of_one_group_only_has_the_limit_of_its_rows():
+    report = retrieval_report(np.arange(200.0), ["f"] * 150 + ["m"] * 50, 20, pair=("m", "f"), random_state=0)
+    bias = report.queries[0].figures.bias
+    assert (bias.value, bias.high) == (1, 1)
+    assert bias.low == pytest.approx(2 * beta.ppf(0.025, 20.5, 0.5) - 1)
+
+
+def test_all_rows_have_no_divergence_from_the_population():
+    kl = retrieval_report(np.arange(40.0), ["f", "m"] * 20, 40, random_state=0).queries[0].figures.kl
+    assert (kl.value, kl.low, kl.high) == (0, 0, 0)
+    one = retrieval_report(np.arange(40.0), ["f"] * 40, 10, random_state=0).queries[0].figures.kl
+    assert (one.value, one.low, one.high) == (0, 0, 0)
+
+
+def test_files_of_results_keep_their_figures():
+    before, after, groups, _ = gallery(n=60)
+    result = retrieval_changes(before, after, groups, 20, pair=("a", "b"), random_state=0)
+    names = ["max_skew", "min_skew", "ndkl", "precision", "recall"]
+    assert list(result.as_dict()["mean"]["changes"]) == names
+    assert list(result.before.mean.as_dict()) == names

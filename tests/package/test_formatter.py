@@ -132,7 +132,7 @@ NOT_FIGURES = {
     "baselines/linear_probe.py": "a grid of parameters",
     "baselines/logistic.py": "parameters in error messages",
     "encoders/preprocess.py": "constants of a preprocessing",
-    "data/datasets/cfd.py": "shares of a split that were asked for",
+    "data/datasets/common.py": "shares of a split that were asked for",
     "data/datasets/fairface.py": "the share of a split that was asked for",
     "data/io/npz.py": "a limit in an error message",
     "data/preflight.py": "magnitudes of embeddings, no figure of a model",

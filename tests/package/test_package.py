@@ -92,6 +92,7 @@ def test_public_names_exist_and_are_sorted():
 MODULE_LINES, FUNCTION_LINES = 400, 60
 LONGER = {
     "auditing/sections/probes.py probe_sensitive": "most of it is the docstring, with an entry per parameter",
+    "data/datasets/metadata.py read": "most of it is the docstring, with an entry per column and name",
 }
 """Modules and functions that may be longer, and why."""
 

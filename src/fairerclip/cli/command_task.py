@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fairerclip.cli import options
+from fairerclip.cli import dataset_options, options
+from fairerclip.cli.dataset_options import SplitSeed
 
 if TYPE_CHECKING:
     from fairerclip.data.labelled_rows import Labelled
@@ -32,11 +33,6 @@ NewStore = Annotated[
         "--store",
         help="Embedding store to use, make or continue. Default: beside the task, ending in .store.",
     ),
-]
-Target = Annotated[str, typer.Option(help="blond, cheekbones, attractive, or any attribute of CelebA.")]
-Sensitive = Annotated[str, typer.Option(help="Sensitive attributes, comma-separated.")]
-SplitSeed = Annotated[
-    int, typer.Option("--seed", callback=options.in_range, help="Seed of the random split.")
 ]
 Store = Annotated[
     Path,
@@ -102,7 +98,7 @@ class TaskParts:
     by_position: bool = False
 
 
-def _dataset_command(reader_options: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+def _dataset_command(reader_options: dataset_options.ReaderOptions) -> None:
     """Register a command with the name of the function: the options of every dataset plus those of the function.
 
     The function turns its own options, which come before --prompts, into arguments of the dataset's reader.
@@ -120,7 +116,6 @@ def _dataset_command(reader_options: Callable[..., dict[str, Any]]) -> Callable[
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     app.command()(command)
-    return reader_options
 
 
 def _make_task(
@@ -174,28 +169,8 @@ def _make_task(
     _write(parts, output, overwrite=overwrite, json=json)
 
 
-@_dataset_command
-def waterbirds() -> dict[str, Any]:
-    """Waterbirds: bird by background, with metadata.csv and its splits."""
-    return {}
-
-
-@_dataset_command
-def celeba(target: Target = "blond", sensitive: Sensitive = "Male") -> dict[str, Any]:
-    """CelebA in the MMLAB or the Kaggle layout, with its official splits."""
-    return {"target": target, "sensitive": options.split_names(sensitive)}
-
-
-@_dataset_command
-def fairface(margin: options.Margin = None) -> dict[str, Any]:
-    """FairFace: sex, race and age; no target, so prompts are queries."""
-    return {"margin": margin}
-
-
-@_dataset_command
-def cfd(seed: SplitSeed = 0) -> dict[str, Any]:
-    """Chicago Face Database: neutral faces, attractiveness above its mean by sex; split at random."""
-    return {"seed": seed}
+for _reader_options in dataset_options.COMMANDS:
+    _dataset_command(_reader_options)
 
 
 @app.command()

@@ -11,21 +11,11 @@ from numpy.typing import NDArray
 
 from fairerclip._util.types import Ints
 from fairerclip.data.datasets import DatasetIndex
+from fairerclip.data.datasets.common import SPLIT_NAMES
 from fairerclip.data.label_table import Column, LabelTable
 from fairerclip.data.stratified_split import check_shares, stratified_split
 from fairerclip.data.task_fields import SPLITS
 from fairerclip.errors import LabelError
-
-SPLIT_NAMES = {
-    "0": "train",
-    "1": "val",
-    "2": "test",
-    "valid": "val",
-    "validation": "val",
-    "dev": "val",
-    "eval": "test",
-}
-"""Accepted values of a split column besides train, val and test."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ when first used.
 from fairerclip._util.lazy import lazy
 
 _HOMES = {
+    "AucReport": "groups.auc",
     "DependenceResult": "dependence.dependence_intervals",
     "Estimate": "intervals",
     "FIGURES": "names",
@@ -18,7 +19,10 @@ _HOMES = {
     "RankingDrift": "retrieval.rank_quality",
     "RetrievalChanges": "retrieval.retrieval_report",
     "RetrievalReport": "retrieval.retrieval_report",
+    "able": "retrieval.skew",
+    "auc_report": "groups.auc",
     "average_precision": "retrieval.inside_groups",
+    "bias_at_k": "retrieval.skew",
     "cell_accuracies": "groups.cells",
     "correlation_inside_groups": "retrieval.inside_groups",
     "dep": "dependence.measures",
@@ -28,6 +32,7 @@ _HOMES = {
     "hsic": "dependence.measures",
     "hsic_bound": "dependence.measures",
     "kcc": "dependence.measures",
+    "kl_at_k": "retrieval.skew",
     "max_skew": "retrieval.skew",
     "min_skew": "retrieval.skew",
     "ndkl": "retrieval.skew",

@@ -61,6 +61,8 @@ class PairedEstimate:
 def clopper_pearson(correct: Any, n: Any, confidence: float) -> tuple[FloatArray, FloatArray]:
     """Compute the exact binomial interval of each of ``correct`` out of ``n`` > 0, arrays of one shape; O(1) each.
 
+    An effective size and its count may be real numbers.
+
     Examples
     --------
     >>> low, high = clopper_pearson([0, 5], [10, 10], 0.95)
@@ -68,8 +70,8 @@ def clopper_pearson(correct: Any, n: Any, confidence: float) -> tuple[FloatArray
     ([0.0, 0.187], [0.308, 0.813])
     """
     k, m, tail = np.asarray(correct), np.asarray(n), (1 - confidence) / 2
-    low = np.where(k == 0, 0.0, betaincinv(np.maximum(k, 1), m - k + 1, tail))
-    high = np.where(k == m, 1.0, betaincinv(k + 1, np.maximum(m - k, 1), 1 - tail))
+    low = np.where(k == 0, 0.0, betaincinv(np.where(k == 0, 1, k), m - k + 1, tail))
+    high = np.where(k == m, 1.0, betaincinv(k + 1, np.where(k == m, 1, m - k), 1 - tail))
     return low, high
 
 

@@ -84,6 +84,14 @@ RETRIEVAL = {
     "recall": Figure("Recall", "Recall", "percent", "higher"),
 }
 """Figures of the top k of a ranking, in the order in which they are shown."""
+PEERS = {
+    "kl": Figure("KL divergence of the top k", "KL", "number", "lower"),
+    "bias": Figure("Bias@k", "Bias@k", "number", None),
+    "worst_auc": Figure("Worst-group AUC", "Worst AUC", "percent", "higher"),
+    "auc_gap": Figure("Gap of AUC between groups", "AUC gap", "gap", "lower"),
+    "able": Figure("ABLE", "ABLE", "percent", "higher"),
+}
+"""Figures that other tools print: functions of `fairerclip.metrics` compute them, and files of results lack them."""
 DRIFT = {
     "spearman": Figure("Rank correlation with zero-shot", "Rank correlation", "number", "higher"),
     "spearman_within": Figure(

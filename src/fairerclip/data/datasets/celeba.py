@@ -16,7 +16,7 @@ from fairerclip.data.io.bounded_text import nearest
 from fairerclip.data.simulate import CELEBA_ROWS, CHEEKBONES, HAIR, SEXES
 from fairerclip.errors import DatasetError, LabelError
 
-FOLDERS = ("CelebA", "celeba", "celeba-dataset")
+FOLDERS = ("CelebA", "celeba", "celeba-dataset", "celebA_v1.0")
 ATTRIBUTES = "list_attr_celeba"
 PARTITION = "list_eval_partition"
 IMAGES = "img_align_celeba"

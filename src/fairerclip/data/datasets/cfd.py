@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from pathlib import Path
@@ -14,13 +13,12 @@ from fairerclip.data.datasets import common
 from fairerclip.data.datasets.common import DatasetIndex, Origin, Strings
 from fairerclip.data.datasets.norming import Model, read_norming
 from fairerclip.data.simulate import SEXES
-from fairerclip.errors import DatasetError, ParameterError
+from fairerclip.errors import DatasetError
 
 NAME = "cfd"
 CLASSES = ("unattractive", "attractive")
 RACES = ("Asian", "Black", "Latino", "White")
 PUBLISHED_MODELS = 597
-SHARES = (0.5, 0.1, 0.4)
 NEUTRAL = re.compile(r"CFD-([ABLW][FM]-\d{3})-\d{3}-N\.jpe?g", re.IGNORECASE)
 SEX_CODES = {"F": 0, "M": 1}
 RACE_CODES = {letter: i for i, letter in enumerate("ABLW")}
@@ -39,7 +37,7 @@ def read(
     root: str | os.PathLike[str],
     *,
     workbook: str | os.PathLike[str] | None = None,
-    shares: tuple[float, float, float] = SHARES,
+    shares: tuple[float, float, float] = common.SHARES,
     seed: int = 0,
     sensitive: str | tuple[str, ...] = ("sex",),
     check_images: bool = False,
@@ -90,7 +88,7 @@ def read(
         "sex": (np.array([SEX_CODES[model.sex] for model in models], dtype=np.int64), SEXES),
         "race": (np.array([RACE_CODES[model.race] for model in models], dtype=np.int64), RACES),
     }
-    split = _split(names, shares, seed)
+    split = common.seeded_split(names, shares, seed)
     chosen = {name: values[name] for name in requested}
     return DatasetIndex(
         NAME, home, ids, split, y, CLASSES, chosen, NAME, _notes(models, others, shares, seed)
@@ -124,8 +122,9 @@ def _image_ids(names: list[str], home: Path) -> Strings:
     if len(absent) == len(names):
         raise ORIGIN.missing(home, "there is no neutral photograph CFD-…-N.jpg of any person in the list")
     if absent:
-        listed = ", ".join(absent[: common.SHOWN]) + (", …" if len(absent) > common.SHOWN else "")
-        raise DatasetError(f"{home}: no neutral photograph of {len(absent)} of {len(names)} people: {listed}")
+        raise DatasetError(
+            f"{home}: no neutral photograph of {len(absent)} of {len(names)} people: {common.shown(absent)}"
+        )
     return common.image_ids([photos[name] for name in names], home)
 
 
@@ -147,25 +146,10 @@ def _photographs(home: Path) -> dict[str, str]:
     return photos
 
 
-def _split(names: list[str], shares: tuple[float, float, float], seed: int) -> Strings:
-    parts = tuple(shares)
-    if len(parts) != 3 or not all(0 <= share <= 1 for share in parts) or not math.isclose(sum(parts), 1):
-        raise ParameterError(f"shares must be three numbers from 0 to 1 with sum 1, got {shares!r}")
-    n_train, n_val = int(parts[0] * len(names)), round(parts[1] * len(names))
-    order = common.seeded_order(names, seed)
-    split = np.full(len(names), "test", dtype="<U5")
-    split[order[:n_train]] = "train"
-    split[order[n_train : n_train + n_val]] = "val"
-    return split
-
-
 def _notes(
     models: list[Model], others: int, shares: tuple[float, float, float], seed: int
 ) -> tuple[str, ...]:
-    notes = [
-        f"The split is random ({' / '.join(f'{share:g}' for share in shares)}, seed {seed}): "
-        "CFD has no official one and the paper's is not published."
-    ]
+    notes = [common.split_note(shares, seed, "CFD has no official one and the paper's is not published")]
     if len(models) != PUBLISHED_MODELS:
         notes.append(f"There are {len(models)} people; {PUBLISHED_MODELS} were published.")
     if others:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,10 @@ Strings = NDArray[np.str_]
 
 SPLITS = ("train", "val", "test")
 SPLIT_CODES = {"0": "train", "1": "val", "2": "test"}
+SPLIT_NAMES = {**SPLIT_CODES, "valid": "val", "validation": "val", "dev": "val", "eval": "test"}
+"""Values of a split column of one's own besides train, val and test."""
+SHARES = (0.5, 0.1, 0.4)
+"""Shares of train, val and test of a data set without an official split."""
 SHOWN = 5
 MAX_LINES = 400_000
 """Most lines of a list; the longest, that of CelebA, has 202,601."""
@@ -205,9 +210,8 @@ def check_images(root: Path, ids: Strings, name: str) -> None:
     """Raise if an image of the data set is not on disk."""
     absent = [str(image) for image in ids if not os.path.isfile(root / str(image))]
     if absent:
-        more = ", …" if len(absent) > SHOWN else ""
         raise DatasetError(
-            f"{name}: {len(absent)} of {len(ids)} images are not under {root}: {', '.join(absent[:SHOWN])}{more}; "
+            f"{name}: {len(absent)} of {len(ids)} images are not under {root}: {shown(absent)}; "
             "unpack the images again, or check the root"
         )
 
@@ -250,6 +254,24 @@ def seeded_order(names: Sequence[str], seed: int) -> Ints:
     return order
 
 
+def seeded_split(names: Sequence[str], shares: tuple[float, float, float], seed: int) -> Strings:
+    """Return a random split (n,) by ``shares`` of train, val and test, for a data set without an official one."""
+    parts = tuple(shares)
+    if len(parts) != 3 or not all(0 <= share <= 1 for share in parts) or not math.isclose(sum(parts), 1):
+        raise ParameterError(f"shares must be three numbers from 0 to 1 with sum 1, got {shares!r}")
+    n_train, n_val = int(parts[0] * len(names)), round(parts[1] * len(names))
+    order = seeded_order(names, seed)
+    split = np.full(len(names), "test", dtype="<U5")
+    split[order[:n_train]] = "train"
+    split[order[n_train : n_train + n_val]] = "val"
+    return split
+
+
+def split_note(shares: tuple[float, float, float], seed: int, reason: str) -> str:
+    """Return the note on a random split."""
+    return f"The split is random ({' / '.join(f'{share:g}' for share in shares)}, seed {seed}): {reason}."
+
+
 def choose(names: str | Iterable[str], available: Iterable[str], parameter: str) -> tuple[str, ...]:
     """Return the requested names as a tuple; raise if one is unknown or repeated."""
     requested, known = ((names,) if isinstance(names, str) else tuple(names)), tuple(available)
@@ -261,3 +283,8 @@ def choose(names: str | Iterable[str], available: Iterable[str], parameter: str)
 
 def _listed(counts: Sequence[int]) -> str:
     return " / ".join(map(str, counts))
+
+
+def shown(names: Sequence[str]) -> str:
+    """Return the first names for a message."""
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")

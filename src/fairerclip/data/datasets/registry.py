@@ -9,7 +9,10 @@ from typing import Any
 from fairerclip.data.datasets.celeba import read as read_celeba
 from fairerclip.data.datasets.cfd import read as read_cfd
 from fairerclip.data.datasets.common import DatasetIndex
+from fairerclip.data.datasets.facet import read as read_facet
 from fairerclip.data.datasets.fairface import read as read_fairface
+from fairerclip.data.datasets.metadata import read as read_metadata
+from fairerclip.data.datasets.utkface import read as read_utkface
 from fairerclip.data.datasets.waterbirds import read as read_waterbirds
 from fairerclip.data.prompts.prompt_set import unknown
 from fairerclip.errors import ParameterError
@@ -19,6 +22,9 @@ DATASETS: dict[str, Callable[..., DatasetIndex]] = {
     "celeba": read_celeba,
     "fairface": read_fairface,
     "cfd": read_cfd,
+    "utkface": read_utkface,
+    "facet": read_facet,
+    "metadata": read_metadata,
 }
 
 
@@ -27,8 +33,8 @@ def read_dataset(name: str, root: str | os.PathLike[str], **options: Any) -> Dat
 
     Parameters
     ----------
-    name : {"waterbirds", "celeba", "fairface", "cfd"}
-        Name of the data set.
+    name : {"waterbirds", "celeba", "fairface", "cfd", "utkface", "facet", "metadata"}
+        Name of the data set; "metadata" is any list of images with splits, classes and sensitive values.
     root : path-like
         Folder of the data set, in its official layout.
     **options

@@ -19,6 +19,7 @@ from fairerclip.features.feature_map import RandomState
 from fairerclip.metrics.intervals import Estimate, PairedEstimate
 from fairerclip.metrics.label_codes import check_replicates, matrix
 from fairerclip.metrics.retrieval.gallery import (
+    ALL_FIGURES,
     FIGURES,
     Gallery,
     Sample,
@@ -35,16 +36,24 @@ from fairerclip.metrics.retrieval.top_rows import as_generator, rankings
 
 @dataclass(frozen=True)
 class QueryFigures:
-    """Figures of one ranking, or their means over queries; precision and recall are None without relevance."""
+    """Figures of one ranking, or their means over queries.
+
+    Precision and recall are None without relevance, and ``bias`` (Bias@k) without a pair of values.
+    """
 
     max_skew: Estimate
     min_skew: Estimate
     ndkl: Estimate
     precision: Estimate | None
     recall: Estimate | None
+    kl: Estimate
+    bias: Estimate | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready copy; values that are not finite become None."""
+        """Return a JSON-ready copy for files of results, without ``kl`` and ``bias``.
+
+        Values that are not finite become None.
+        """
         figures = {name: getattr(self, name) for name in FIGURES}
         return {name: None if figure is None else figure.as_dict() for name, figure in figures.items()}
 
@@ -116,7 +125,7 @@ class RetrievalChanges:
     before, after : RetrievalReport
         Reports on the same rows.
     changes : tuple of mapping from figure to PairedEstimate
-        One mapping per query; precision and recall are None if relevance is not known.
+        One mapping per query; precision and recall are None if relevance is not known, and bias without a pair.
     mean_changes : mapping from figure to PairedEstimate
         Changes of the means over queries.
     drift : tuple of RankingDrift
@@ -167,7 +176,8 @@ def _header(report: RetrievalReport) -> dict[str, Any]:
 
 
 def _changes_dict(changes: Changes) -> dict[str, Any]:
-    return {name: None if change is None else change.as_dict() for name, change in changes.items()}
+    figures = {name: changes[name] for name in FIGURES}
+    return {name: None if change is None else change.as_dict() for name, change in figures.items()}
 
 
 def retrieval_report(
@@ -177,6 +187,7 @@ def retrieval_report(
     *,
     relevant: Any = None,
     reference: Reference = "population",
+    pair: tuple[Any, Any] | None = None,
     ties: str = "expected",
     confidence: float = 0.95,
     n_replicates: int = 1000,
@@ -199,6 +210,8 @@ def retrieval_report(
         Whether a row is relevant to a query; needed for precision and recall.
     reference : {"population", "uniform"} or mapping, default="population"
         Reference share of each group, as in `max_skew`.
+    pair : tuple of two labels, optional
+        The two groups of Bias@k, as in `bias_at_k`; without it Bias@k is None.
     ties : {"expected", "score", "random"}, default="expected"
         Treatment of equal scores, as in `max_skew`.
     confidence : float, default=0.95
@@ -212,21 +225,19 @@ def retrieval_report(
     -------
     RetrievalReport
         Intervals of shares, precision and recall have their confidence on average; those of MaxSkew and MinSkew
-        are conservative. The interval of NDKL is for its expectation in galleries of n such rows, which is above
-        0 even for a fair ranking, and the more so the shorter the ranking.
+        are conservative. The intervals of NDKL and KL are for their expectations in galleries of n such rows, which
+        are above 0 even for a fair ranking, and the more so the shorter the ranking.
 
     Examples
     --------
     >>> scores, groups = [9, 8, 7, 6, 5, 4, 3, 2], list("fffmfmmm")
     >>> report = retrieval_report(scores, groups, k=4, random_state=0)
-    >>> figures = report.queries[0].figures
-    >>> round(figures.max_skew.value, 3), figures.max_skew.low, report.queries[0].counts
+    >>> skew = report.queries[0].figures.max_skew
+    >>> round(skew.value, 3), skew.low, report.queries[0].counts
     (0.405, 0.0, (3.0, 1.0))
     """
-    gallery = Gallery.read(matrix(scores, "scores"), groups, k, relevant, reference)
-    check_confidence(confidence)
-    check_replicates(n_replicates)
-    rng = as_generator(random_state)
+    gallery = Gallery.read(matrix(scores, "scores"), groups, k, relevant, reference, pair)
+    rng = _checked_generator(random_state, confidence, n_replicates)
     ranked = rankings(gallery.table, ties, rng)
     return _report(gallery, sample_rows(gallery, [ranked], n_replicates, rng)[0], ties, confidence)
 
@@ -239,6 +250,7 @@ def retrieval_changes(
     *,
     relevant: Any = None,
     reference: Reference = "population",
+    pair: tuple[Any, Any] | None = None,
     ties: str = "expected",
     confidence: float = 0.95,
     n_replicates: int = 1000,
@@ -253,7 +265,7 @@ def retrieval_changes(
     ----------
     before_scores, after_scores : array of shape (n,) or (n, q)
         Higher scores rank first; the same rows and queries in both.
-    groups, k, relevant, reference, ties, confidence, n_replicates, random_state
+    groups, k, relevant, reference, pair, ties, confidence, n_replicates, random_state
         As in `retrieval_report`.
 
     Returns
@@ -274,10 +286,8 @@ def retrieval_changes(
         raise ShapeError(
             f"before_scores and after_scores must have the same shape; got {before.shape} and {after.shape}"
         )
-    gallery = Gallery.read(before, groups, k, relevant, reference)
-    check_confidence(confidence)
-    check_replicates(n_replicates)
-    rng = as_generator(random_state)
+    gallery = Gallery.read(before, groups, k, relevant, reference, pair)
+    rng = _checked_generator(random_state, confidence, n_replicates)
     ranked = [rankings(before, ties, rng), rankings(after, ties, rng)]
     samples = sample_rows(gallery, ranked, n_replicates, rng)
     reports = [_report(gallery, sample, ties, confidence) for sample in samples]
@@ -293,9 +303,18 @@ def retrieval_changes(
     return RetrievalChanges(reports[0], reports[1], changes, means, drift, clear)
 
 
+def _checked_generator(
+    random_state: RandomState, confidence: float, n_replicates: int
+) -> np.random.Generator:
+    """Return the source of random numbers; raise if an option is out of range."""
+    check_confidence(confidence)
+    check_replicates(n_replicates)
+    return as_generator(random_state)
+
+
 def _figures(intervals: Mapping[str, Any]) -> QueryFigures:
     estimates: dict[str, Any] = {name: Estimate(*interval) for name, interval in intervals.items()}
-    return QueryFigures(**{"precision": None, "recall": None, **estimates})
+    return QueryFigures(**{"precision": None, "recall": None, "bias": None, **estimates})
 
 
 def _report(gallery: Gallery, sample: Sample, ties: str, confidence: float) -> RetrievalReport:
@@ -323,7 +342,7 @@ def _report(gallery: Gallery, sample: Sample, ties: str, confidence: float) -> R
 
 def _paired(before: QueryFigures, after: QueryFigures, intervals: Mapping[str, Any]) -> Changes:
     """Pair the figures of one query, or their means, with the interval of the difference."""
-    changes: dict[str, PairedEstimate | None] = dict.fromkeys(FIGURES)
+    changes: dict[str, PairedEstimate | None] = dict.fromkeys(ALL_FIGURES)
     for name, interval in intervals.items():
         changes[name] = PairedEstimate(getattr(before, name).value, getattr(after, name).value, *interval)
     return changes

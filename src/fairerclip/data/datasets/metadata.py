@@ -1,0 +1,188 @@
+"""Reader of one list of images with splits, classes and sensitive values, as WILDS and SubpopBench write them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from fairerclip._util.files import reading
+from fairerclip.data.datasets import common
+from fairerclip.data.datasets.common import DatasetIndex, Ints, Origin, Strings
+from fairerclip.errors import DatasetError, ParameterError
+
+NAME = "metadata"
+PATTERN = "metadata*.csv"
+MOST_VALUES = 1000
+"""Most different values of a column."""
+ORIGIN = Origin(
+    "The list of images",
+    "its authors, or write it yourself",
+    "  metadata.csv          (or metadata_NAME.csv, or the name that you give) with a header, for example\n"
+    "                        id,filename,split,y,a                         (SubpopBench)\n"
+    "                        img_id,img_filename,y,split,place,place_filename   (Waterbirds of WILDS)\n"
+    "  images, at the paths that the list gives",
+)
+
+Named = str | Sequence[str] | Mapping[str, str]
+
+
+@reading(DatasetError)
+def read(
+    root: str | os.PathLike[str],
+    *,
+    file: str | os.PathLike[str] | None = None,
+    images: str | os.PathLike[str] = "",
+    filename: str = "filename",
+    split: str | None = "split",
+    target: str | None = "y",
+    sensitive: Named = "a",
+    class_names: Sequence[str] | None = None,
+    value_names: Mapping[str, Sequence[str]] | None = None,
+    shares: tuple[float, float, float] = common.SHARES,
+    seed: int = 0,
+    check_images: bool = False,
+) -> DatasetIndex:
+    """Read a list of images in CSV, whose columns you name.
+
+    Parameters
+    ----------
+    root : path-like
+        Folder of the list.
+    file : path-like, optional
+        The list, relative to the root; by default ``metadata.csv``, or the only ``metadata*.csv``.
+    images : path-like
+        Folder to which the paths of the list are relative, below the root; by default the root.
+    filename : str
+        Column of image paths.
+    split : str or None
+        Column with 0, 1, 2 or train, val, test; None for a random split.
+    target : str or None
+        Column of classes; None for a gallery.
+    sensitive : str, sequence of str, or mapping from attribute to column
+        Columns of sensitive attributes; a mapping gives them other names.
+    class_names : sequence of str, optional
+        Names of the classes 0, 1, …, or the order of classes that the list has as text. By default the values of the
+        column, sorted.
+    value_names : mapping from attribute to sequence of str, optional
+        The same for sensitive attributes.
+    shares : tuple of three floats
+        Shares of train, val and test of a random split.
+    seed : int
+        Seed of a random split, which does not depend on the order of rows.
+    check_images : bool
+        Raise if an image is not on disk.
+
+    Returns
+    -------
+    DatasetIndex
+        Without prompts: give a prompt file with the same names.
+
+    Raises
+    ------
+    DatasetError
+        The list is absent, damaged, or lacks a column.
+    ParameterError
+        An option does not fit the others.
+    """
+    attributes, named = _attributes(sensitive), dict(value_names or {})
+    columns = [name for name in (filename, target, *attributes.values(), split) if name is not None]
+    _check(columns, attributes, named, target, class_names)
+    home = common.as_folder(root, ORIGIN)
+    path = _list_file(home, file)
+    table = common.read_columns(path, columns)
+    ids = common.image_ids(table[filename], path)
+    y, classes = (None, ()) if target is None else _coded(table[target], class_names, path, target)
+    values = {
+        name: _coded(table[column], named.get(name), path, column) for name, column in attributes.items()
+    }
+    place = home / images
+    if check_images:
+        common.check_images(place, ids, path.name)
+    if split is not None:
+        return DatasetIndex(path.stem, place, ids, _splits(table[split], path, split), y, classes, values)
+    drawn = common.seeded_split(table[filename], shares, seed)
+    notes = (common.split_note(shares, seed, "no column of splits was named"),)
+    return DatasetIndex(path.stem, place, ids, drawn, y, classes, values, notes=notes)
+
+
+def _attributes(sensitive: Named) -> dict[str, str]:
+    """Return the column of each sensitive attribute."""
+    if isinstance(sensitive, Mapping):
+        return dict(sensitive)
+    columns = [sensitive] if isinstance(sensitive, str) else list(sensitive)
+    if len(set(columns)) != len(columns):
+        raise ParameterError(f"sensitive must name different columns, got {', '.join(columns)}")
+    return {column: column for column in columns}
+
+
+def _check(
+    columns: Sequence[str],
+    attributes: Mapping[str, str],
+    named: Mapping[str, Sequence[str]],
+    target: str | None,
+    class_names: Sequence[str] | None,
+) -> None:
+    if not attributes:
+        raise ParameterError("sensitive must name at least one column")
+    if len(set(columns)) != len(columns):
+        raise ParameterError(
+            f"filename, target, sensitive and split must name different columns, got {', '.join(columns)}"
+        )
+    unknown = [name for name in named if name not in attributes]
+    if unknown:
+        raise ParameterError(f"value_names are for {', '.join(attributes)}; got {unknown[0]!r}")
+    if class_names is not None and target is None:
+        raise ParameterError("class_names are given without a target")
+    for role, names in (("class_names", class_names), *named.items()):
+        if names is not None and (len(set(names)) != len(names) or not all(names)):
+            raise ParameterError(f"{role} must be different names, got {', '.join(names)}")
+
+
+def _list_file(home: Path, file: str | os.PathLike[str] | None) -> Path:
+    """Return the list of a folder; raise if it is not there, or if none is named and there are several."""
+    if file is not None:
+        if not (home / file).is_file():
+            raise ORIGIN.missing(home, f"there is no {Path(file).name}")
+        return home / file
+    if (home / "metadata.csv").is_file():
+        return home / "metadata.csv"
+    files = sorted(path for path in home.glob(PATTERN) if path.is_file())
+    if not files:
+        raise ORIGIN.missing(home, f"there is no {PATTERN}")
+    if len(files) > 1:
+        raise DatasetError(
+            f"{home}: expected one list {PATTERN}, got {common.shown([path.name for path in files])}; choose with file="
+        )
+    return files[0]
+
+
+def _coded(
+    values: Sequence[str], names: Sequence[str] | None, file: Path, column: str
+) -> tuple[Ints, tuple[str, ...]]:
+    """Return codes (n,) and names of a column; given names stand for 0, 1, … or are the values themselves."""
+    found = set(values)
+    if "" in found:
+        raise DatasetError(f"{file}, row {values.index('')}: {column}: expected a value, got an empty field")
+    if len(found) > MOST_VALUES:
+        raise DatasetError(
+            f"{file}: {column}: expected at most {MOST_VALUES} different values, got {len(found)}"
+        )
+    if names is None:
+        numbers = all(value.isascii() and value.isdecimal() and len(value) < 10 for value in found)
+        names = sorted(found, key=int) if numbers else sorted(found)
+        codes = {name: code for code, name in enumerate(names)}
+    else:
+        codes = {name: code for code, name in enumerate(names)}
+        if not found <= set(codes):
+            codes = {str(code): code for code in range(len(names))}
+    return common.coded(values, codes, file, column), tuple(names)
+
+
+def _splits(values: Sequence[str], file: Path, column: str) -> Strings:
+    known = {**common.SPLIT_NAMES, **{name: name for name in common.SPLITS}}
+    codes = {value: common.SPLITS.index(name) for value, name in known.items()}
+    numbers = common.coded([value.lower() for value in values], codes, file, column)
+    return np.array(common.SPLITS, dtype=np.str_)[numbers]

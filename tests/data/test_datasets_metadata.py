@@ -1,0 +1,156 @@
+"""A list of images is read by the names of its columns: SubpopBench, Waterbirds of WILDS, and one's own."""
+
+import pytest
+
+from fairerclip.data.datasets import read_dataset
+from fairerclip.data.datasets.metadata import read
+from fairerclip.errors import DatasetError, ParameterError
+
+ROWS = [(0, 0, 0), (0, 0, 1), (1, 0, 0), (1, 0, 1), (0, 1, 0), (1, 2, 1)]  # y, split, a
+BIRDS = {
+    "sensitive": {"background": "a"},
+    "class_names": ["landbird", "waterbird"],
+    "value_names": {"background": ["land background", "water background"]},
+}
+
+
+def lines(rows=ROWS):
+    return [f"{i},birds/{i}.jpg,{split},{y},{a}" for i, (y, split, a) in enumerate(rows)]
+
+
+def tree(root, rows=None, header="id,filename,split,y,a", name="metadata_waterbirds.csv"):
+    root.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(
+        "\n".join([header, *(lines() if rows is None else rows)]) + "\n", encoding="utf-8"
+    )
+    return root
+
+
+def test_a_list_of_subpopbench_is_read_as_it_is(tmp_path):
+    index = read(tree(tmp_path))
+    assert index.name == "metadata_waterbirds"
+    assert index.ids.tolist() == [f"birds/{i}.jpg" for i in range(6)]
+    assert index.split.tolist() == [("train", "val", "test")[split] for _, split, _ in ROWS]
+    assert (index.y.tolist(), index.class_names) == ([y for y, _, _ in ROWS], ("0", "1"))
+    assert index.sensitive["a"][0].tolist() == [a for _, _, a in ROWS]
+    assert (index.prompts, index.notes, index.root) == (None, (), tmp_path)
+
+
+def test_names_and_the_folder_of_images_are_those_given(tmp_path):
+    index = read(tree(tmp_path), images="waterbird_complete95_forest2water2", **BIRDS)
+    assert index.class_names == ("landbird", "waterbird")
+    assert index.sensitive["background"][1] == ("land background", "water background")
+    assert index.root == tmp_path / "waterbird_complete95_forest2water2"
+    with pytest.raises(DatasetError, match="6 of 6 images are not under"):
+        read(tmp_path, images="waterbird_complete95_forest2water2", check_images=True)
+
+
+def test_waterbirds_of_wilds_gives_what_its_own_reader_gives(tmp_path):
+    rows = [f"{i},00{y}.B/{i}.jpg,{y},{split},{a},p.jpg" for i, (y, split, a) in enumerate(ROWS)]
+    tree(tmp_path, rows, "img_id,img_filename,y,split,place,place_filename", "metadata.csv")
+    ours = read(tmp_path, filename="img_filename", **(BIRDS | {"sensitive": {"background": "place"}}))
+    theirs = read_dataset("waterbirds", tmp_path)
+    for name in ("ids", "split", "y"):
+        assert getattr(ours, name).tolist() == getattr(theirs, name).tolist()
+    assert ours.class_names == theirs.class_names
+    assert ours.sensitive["background"][0].tolist() == theirs.sensitive["background"][0].tolist()
+    assert ours.sensitive["background"][1] == theirs.sensitive["background"][1]
+
+
+def test_celeba_of_wilds_is_read_by_the_reader_of_celeba(tmp_path):
+    folder = tmp_path / "celebA_v1.0"
+    folder.mkdir()
+    (folder / "list_attr_celeba.csv").write_text(
+        "image_id,Blond_Hair,Male\n000001.jpg,1,-1\n000002.jpg,-1,1\n"
+    )
+    (folder / "list_eval_partition.csv").write_text("image_id,partition\n000001.jpg,0\n000002.jpg,2\n")
+    index = read_dataset("celeba", tmp_path)
+    assert (index.y.tolist(), index.split.tolist()) == ([1, 0], ["train", "test"])
+    assert index.root == folder / "img_align_celeba"
+
+
+def test_text_values_and_split_names_are_taken(tmp_path):
+    rows = ["0,a.jpg,train,dog,night", "1,b.jpg,Val,cat,day", "2,c.jpg,test,dog,day"]
+    index = read(tree(tmp_path, rows), class_names=["dog", "cat"])
+    assert (index.y.tolist(), index.class_names) == ([0, 1, 0], ("dog", "cat"))
+    assert index.sensitive["a"][1] == ("day", "night")
+    assert index.split.tolist() == ["train", "val", "test"]
+
+
+def test_numbers_are_sorted_as_numbers(tmp_path):
+    rows = [f"{i},{i}.jpg,0,{i},0" for i in range(12)]
+    assert read(tree(tmp_path, rows)).class_names == tuple(str(i) for i in range(12))
+
+
+def test_a_list_without_splits_or_target_is_a_gallery_with_a_random_split(tmp_path):
+    index = read(
+        tree(tmp_path, [f"{i}.jpg,{i % 2}" for i in range(10)], "filename,a"), split=None, target=None, seed=2
+    )
+    assert (index.y, index.class_names) == (None, ())
+    assert index.counts() == {"train": 5, "val": 1, "test": 4}
+    assert index.notes == ("The split is random (0.5 / 0.1 / 0.4, seed 2): no column of splits was named.",)
+
+
+def test_one_of_several_lists_is_chosen(tmp_path):
+    tree(tree(tmp_path), name="metadata_celeba.csv")
+    with pytest.raises(
+        DatasetError, match=r"got metadata_celeba.csv, metadata_waterbirds.csv; choose with file="
+    ):
+        read(tmp_path)
+    assert read(tmp_path, file="metadata_celeba.csv").name == "metadata_celeba"
+    tree(tmp_path, name="metadata.csv")
+    assert read(tmp_path).name == "metadata"
+    with pytest.raises(DatasetError, match="there is no list.csv"):
+        read(tmp_path, file="list.csv")
+    with pytest.raises(DatasetError, match=r"there is no metadata\*.csv"):
+        read(tree(tmp_path / "other", name="rows.csv"))
+
+
+def replace(row, column, value):
+    fields = lines()[row].split(",")
+    fields[column] = value
+    return [*lines()[:row], ",".join(fields), *lines()[row + 1 :]]
+
+
+BAD = {
+    "wrong class": (replace(2, 3, "2"), "row 2: y: expected one of 0, 1, got '2'"),
+    "empty value": (replace(3, 4, ""), "row 3: a: expected a value, got an empty field"),
+    "wrong split": (replace(1, 2, "3"), "row 1: split: expected one of 0, 1, 2, valid.*got '3'"),
+    "image twice": (replace(1, 1, "birds/0.jpg"), "expected each image once"),
+    "path out of the root": (replace(1, 1, "../x.jpg"), "row 1: expected a path inside the data set"),
+    "a field too few": (["0,a.jpg,0,0"], "line 2: expected 5 fields, got 4"),
+    "no rows": ([], "expected rows below the header"),
+    "too many values": (
+        [f"{i},{i}.jpg,0,0,v{i}" for i in range(1001)],
+        "a: expected at most 1000 different values",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", sorted(BAD))
+def test_a_bad_list_is_refused_with_row_and_reason(tmp_path, case):
+    rows, message = BAD[case]
+    with pytest.raises(DatasetError, match=message):
+        read(tree(tmp_path, rows), class_names=["landbird", "waterbird"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sensitive": "y"}, "must name different columns, got filename, y, y, split"),
+        ({"sensitive": ["a", "a"]}, "sensitive must name different columns"),
+        ({"sensitive": []}, "at least one column"),
+        ({"value_names": {"b": ["x", "y"]}}, "value_names are for a; got 'b'"),
+        ({"value_names": {"a": ["x", "x"]}}, "a must be different names, got x, x"),
+        ({"class_names": ["x", ""]}, "class_names must be different names"),
+        ({"class_names": ["x"], "target": None}, "without a target"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(tmp_path, options, message):
+    with pytest.raises(ParameterError, match=message):
+        read(tree(tmp_path), **options)
+
+
+def test_a_missing_column_is_named(tmp_path):
+    with pytest.raises(DatasetError, match="expected the columns place, got id, filename"):
+        read(tree(tmp_path), sensitive="place")
