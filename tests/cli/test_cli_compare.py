@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from fairerclip.data import save_task, simulate
 from fairerclip.study import compare as study
 from fairerclip.study import jobs
 from fairerclip.study.methods import METHODS
@@ -163,3 +164,55 @@ def test_bad_options_are_one_line(task, run, options, message):
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("inline_jobs")
+def test_methods_are_compared_over_resampled_splits(task, run, tmp_path):
+    call = ("compare", task, "--methods", "zero-shot,orth-proj", "-o", tmp_path / "out")
+    code, text, err = run(*call, "--splits", 2, "--gradient-splits", 2)
+    assert (code, err) == (0, "")
+    assert "2 resampled splits" in text
+    assert len(list((tmp_path / "out" / "runs").iterdir())) == 4
+    code, text, _ = run(*call, "--splits", 2, "--json")
+    assert json.loads(text)["settings"]["splits"] == 2
+    for wrong, words in (
+        (("--splits", 1), "--splits must be a whole number from 2"),
+        (("--gradient-splits", 1), "--gradient-splits must be a whole number from 2"),
+        (("--splits", 2, "--save-best", tmp_path / "m"), "--save-best is for the splits of the task"),
+    ):
+        code, _, err = run(*call, *wrong)
+        assert code == 2
+        assert words in err
+
+
+@pytest.mark.usefixtures("inline_jobs")
+def test_rankings_of_a_gallery_are_compared(run, tmp_path):
+    file, other, out = tmp_path / "gallery.npz", tmp_path / "other.npz", tmp_path / "out"
+    save_task(simulate("gallery", scale=0.1, width=48, seed=0), file)
+    save_task(simulate("waterbirds", scale=0.05, width=48, seed=0), other)
+    call = ("compare", file, "--sensitive", "sex", "--methods", "zero-shot,leace,embedding")
+    code, text, err = run(*call, "--unrelated", other, "-o", out)
+    assert (code, err) == (0, "")
+    assert "EmbeddingMitigator" in text
+    found = json.loads((out / "rankings.json").read_text())
+    assert found["answer"] in " ".join(text.split())
+    assert [row["method"] for row in found["rows"]] == ["zero-shot", "leace", "embedding"]
+    assert found["rows"][0]["unrelated"]["mean"] == 0
+    code, text, _ = run(*call, "--unrelated", other, "-o", out, "--json")
+    assert json.loads(text)["rows"] == found["rows"]
+    code, text, _ = run(
+        "compare", file, "--sensitive", "sex", "--methods", "zero-shot", "--queries", file, "--verbose"
+    )
+    assert code == 0
+    assert "How methods were compared" in text
+    # A task with target labels has rankings if they are asked for.
+    code, text, _ = run("compare", other, "--rankings", "--methods", "zero-shot")
+    assert code == 0
+    assert "MaxSkew" in text
+    for wrong, words in (
+        (("--plot", tmp_path / "a.svg"), "--plot and --save-best are not for rankings"),
+        (("--methods", "probe"), "no method 'probe'"),
+    ):
+        code, _, err = run("compare", file, "--sensitive", "sex", *wrong)
+        assert code == 2
+        assert words in err

@@ -11,7 +11,17 @@ from fairerclip.cli.app import app
 
 READ = {
     *("tasks", "task", "model", "embeddings", "images", "result", "root", "labels", "text", "suite", "data"),
-    *("after", "templates", "stores", "about", "ids", "collection", "queries", "query_embedding"),
+    *(
+        "after",
+        "templates",
+        "stores",
+        "about",
+        "ids",
+        "collection",
+        "queries",
+        "query_embedding",
+        "unrelated",
+    ),
     "labels_from",
 }
 """Options and arguments that name what is read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -14,6 +14,7 @@ from fairerclip.cli.signals import kept_when_stopped
 if TYPE_CHECKING:
     from fairerclip.experiment import Experiment
     from fairerclip.report.answer_page import AnswerPage
+    from fairerclip.study.compare import CompareOptions
     from fairerclip.study.compare_rankings import RankingOptions
     from fairerclip.study.comparison import Comparison, ComparisonRow
 
@@ -110,13 +111,8 @@ def compare(
     A method that fails is reported and does not stop the others. The exit code is 1 where no method has a figure, where
     a run of a method named with --methods failed, or where the process of a run died twice.
     """
-    from fairerclip.cli import show
-    from fairerclip.study.best_method import save_best as save_winner
-    from fairerclip.study.compare import CompareOptions, data_of
-    from fairerclip.study.compare import compare as run
+    from fairerclip.study.compare import CompareOptions
     from fairerclip.study.compare_rankings import RankingOptions
-    from fairerclip.study.comparison import FILES, check_comparison, write_comparison
-    from fairerclip.study.comparison_page import draw_front, page
 
     if methods == "list":
         _list(json)
@@ -128,47 +124,66 @@ def compare(
             "--save-best is for the splits of the task: leave out --splits, or fit the best method with "
             "`fairerclip fit --method`."
         )
+    keys = options.split_names(methods)
+    named, shown = None if keys is None else tuple(keys), _Shown(output, overwrite, verbose, json)
     _check_outputs(output, plot, save_best, overwrite=overwrite)
     experiment = options.load_experiment(task, sensitive, classes)
     if rankings or queries is not None or unrelated is not None or _is_gallery(experiment):
         if plot is not None or save_best is not None:
             raise typer.BadParameter("--plot and --save-best are not for rankings: leave them out.")
-        keys = options.split_names(methods)
-        chosen = RankingOptions(
-            None if keys is None else tuple(keys),
-            splits,
-            gradient_splits,
-            jobs=jobs,
-            source=options.as_text(task),
-        )
-        _rankings(
-            experiment, chosen, output, queries, unrelated, overwrite=overwrite, verbose=verbose, json=json
-        )
+        chosen = RankingOptions(named, splits, gradient_splits, jobs=jobs, source=options.as_text(task))
+        _rankings(experiment, chosen, shown, queries, unrelated)
         return
-    if output is not None:
-        check_comparison(output, data_of(experiment), overwrite=overwrite)
-    keys = options.split_names(methods)
-    named = None if keys is None else tuple(keys)
     settings = CompareOptions(
         named, seeds, jobs, max_steps, options.as_text(task), splits=splits, gradient_splits=gradient_splits
     )
+    _predictions(experiment, settings, shown, plot, save_best)
+
+
+class _Shown(NamedTuple):
+    """Where results go and how they are shown."""
+
+    output: Path | None
+    overwrite: bool
+    verbose: bool
+    json: bool
+
+
+def _predictions(
+    experiment: Experiment,
+    settings: CompareOptions,
+    shown: _Shown,
+    plot: Path | None,
+    save_best: Path | None,
+) -> None:
+    """Compare the predictions of methods, and print or write the results."""
+    from fairerclip.cli import show
+    from fairerclip.study.best_method import save_best as save_winner
+    from fairerclip.study.compare import compare as run
+    from fairerclip.study.compare import data_of
+    from fairerclip.study.comparison import FILES, check_comparison, write_comparison
+    from fairerclip.study.comparison_page import draw_front, page
+
+    output = shown.output
+    if output is not None:
+        check_comparison(output, data_of(experiment), overwrite=shown.overwrite)
     work = None if output is None else output / "runs"
     best = None
     with kept_when_stopped(work), show.warnings_as_lines():
         with show.progress("compare") as advance:
             results = run(experiment, settings, work=work, progress=advance)
             if output is not None:
-                write_comparison(results, page(results), output, overwrite=overwrite)
+                write_comparison(results, page(results), output, overwrite=shown.overwrite)
         if plot is not None:
-            draw_front(results, plot, overwrite=overwrite)
+            draw_front(results, plot, overwrite=shown.overwrite)
         if save_best is not None and any(row.figures for row in results.rows):
             best = save_winner(experiment, results, save_best)
-    if not json:
-        _print_page(page(results), output, FILES[0], verbose=verbose)
+    if not shown.json:
+        _print_page(page(results), output, FILES[0], verbose=shown.verbose)
         for sentence in () if best is None else (*best.sentences, f"model written to {save_best}"):
             show.say(sentence)
-    _check(results, keys)
-    if json:
+    _check(results, settings.methods)
+    if shown.json:
         saved = {} if best is None else {"saved": {**best.as_dict(), "model": str(save_best)}}
         show.print_json({**results.as_dict(), **saved})
 
@@ -182,13 +197,9 @@ def _is_gallery(experiment: Experiment) -> bool:
 def _rankings(
     experiment: Experiment,
     chosen: RankingOptions,
-    output: Path | None,
+    shown: _Shown,
     queries: Path | None,
     unrelated: Path | None,
-    *,
-    overwrite: bool,
-    verbose: bool,
-    json: bool,
 ) -> None:
     """Compare methods for rankings, and print or write the results."""
     from dataclasses import replace
@@ -203,24 +214,25 @@ def _rankings(
     from fairerclip.study.ranking_comparison import check_rankings, write_rankings
     from fairerclip.study.ranking_page import rankings_page
 
+    output = shown.output
     if queries is not None:
         text, names = read_queries(queries)
         task = replace(experiment.task, queries=Sentences(text=text, prompts=tuple(names)))
         experiment = replace(experiment, task=task)
     other = None if unrelated is None else load_task(unrelated)
     if output is not None:
-        check_rankings(output, digest(experiment.task), overwrite=overwrite)
+        check_rankings(output, digest(experiment.task), overwrite=shown.overwrite)
     work = None if output is None else output / "runs"
     with kept_when_stopped(work), show.warnings_as_lines(), show.progress("compare") as advance:
         results = compare_rankings(experiment, chosen, unrelated=other, work=work, progress=advance)
         if output is not None:
-            write_rankings(results, rankings_page(results), output, overwrite=overwrite)
-    if not json:
-        _print_page(rankings_page(results), output, "rankings.html", verbose=verbose)
+            write_rankings(results, rankings_page(results), output, overwrite=shown.overwrite)
+    if not shown.json:
+        _print_page(rankings_page(results), output, "rankings.html", verbose=shown.verbose)
     failed = [row for row in results.rows if row.errors]
     if failed and (chosen.methods is not None or not any(row.figures for row in results.rows)):
         raise WorkFailedError(f"{len(failed)} methods failed: {failed[0].errors[0]}", results.as_dict())
-    if json:
+    if shown.json:
         show.print_json(results.as_dict())
 
 
@@ -259,7 +271,7 @@ def _list(json: bool) -> None:
         show.say(f"{method.key}: {method.title}; labels in training: {method.labels}")
 
 
-def _check(results: Comparison, named: list[str] | None) -> None:
+def _check(results: Comparison, named: Sequence[str] | None) -> None:
     """Warn of methods and runs that failed; raise if results that were asked for are missing.
 
     It raises if no method has a figure, if a run of a method asked for by name failed, or if the process of a run died:

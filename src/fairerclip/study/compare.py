@@ -137,14 +137,7 @@ def compare(
             **dict(data),
             rows={name: len(split) for name, split in experiment.task.splits.items()},
         ),
-        settings=ComparisonSettings(
-            seeds=options.seeds,
-            splits=options.splits,
-            gradient_splits=None if options.splits is None else options.gradient_splits,
-            max_steps=options.max_steps,
-            candidates=CANDIDATES,
-            chosen_by=CHOSEN_BY,
-        ),
+        settings=_settings(options),
         best_for_labels=paired.best_for_labels(),
         against_zero_shot=paired.against_zero_shot,
         verdicts=tuple(v for m in compared if m.is_own and (v := paired.verdict(m))),
@@ -154,6 +147,17 @@ def compare(
     )
     words = answer_of(comparison)
     return comparison.model_copy(update={"answer": words.sentence, "recommendation": words.recommendation})
+
+
+def _settings(options: CompareOptions) -> ComparisonSettings:
+    return ComparisonSettings(
+        seeds=options.seeds,
+        splits=options.splits,
+        gradient_splits=None if options.splits is None else options.gradient_splits,
+        max_steps=options.max_steps,
+        candidates=CANDIDATES,
+        chosen_by=CHOSEN_BY,
+    )
 
 
 def _check(experiment: Experiment, options: CompareOptions) -> None:

@@ -136,7 +136,7 @@ def _prompts(experiment: Experiment) -> dict[str, dict[str, Any]] | None:
 
 
 @dataclass(frozen=True, eq=False)
-class JudgedRows:
+class RankedRows:
     """Rows with known sensitive values and the original scores of the queries, by which rankings are judged."""
 
     X: NDArray[Any]
@@ -145,7 +145,7 @@ class JudgedRows:
     k: int
 
     @classmethod
-    def of(cls, split: Split, groups: NDArray[Any], queries: F64, k: int | None = None) -> JudgedRows:
+    def of(cls, split: Split, groups: NDArray[Any], queries: F64, k: int | None = None) -> RankedRows:
         """Take the rows of a split whose group is known."""
         known = np.flatnonzero(groups != UNKNOWN)
         X = np.asarray(split.X)[known]
@@ -201,12 +201,7 @@ def run_ranking(
     chosen, model, reached, candidates = _choose(method, given, seed, floor)
     seconds_in_all = time.perf_counter() - started
     seconds = _seconds_of_fit(method, given, chosen, seed)
-    rows = experiment.task.split(split)
-    columns = {name: column for name, column in experiment.group_columns(rows).items() if column is not None}
-    attributes = tuple(
-        _measured(name, model, given, JudgedRows.of(rows, column, given.queries, k), rows)
-        for name, column in columns.items()
-    )
+    attributes = _attributes(model, given, split, k)
     after = peak_memory()
     return RankingRun(
         seed=seed,
@@ -255,7 +250,7 @@ def _choose(
     if groups is None or len(method.candidates) == 1:
         first = dict(method.candidates[0])
         return first, given.fit(method, first, seed), True, 1
-    judged = JudgedRows.of(experiment.task.val, groups, given.queries)
+    judged = RankedRows.of(experiment.task.val, groups, given.queries)
     best: tuple[tuple[bool, float], dict[str, Any], Baseline] | None = None
     for parameters in method.candidates:
         model = given.fit(method, parameters, seed)
@@ -269,8 +264,20 @@ def _choose(
     return best[1], best[2], best[0][0], len(method.candidates)
 
 
+def _attributes(
+    model: Baseline, given: RankingTask, split: str, k: int | None
+) -> tuple[RankedAttribute, ...]:
+    """Return the figures of the rankings of a split for each attribute with labels."""
+    rows = given.experiment.task.split(split)
+    return tuple(
+        _measured(name, model, given, RankedRows.of(rows, column, given.queries, k), rows)
+        for name, column in given.experiment.group_columns(rows).items()
+        if column is not None
+    )
+
+
 def _measured(
-    name: str, model: Baseline, given: RankingTask, judged: JudgedRows, rows: Split
+    name: str, model: Baseline, given: RankingTask, judged: RankedRows, rows: Split
 ) -> RankedAttribute:
     """Return the figures of the rankings over the groups of one attribute."""
     scores = model.query_scores(judged.X, given.queries)
