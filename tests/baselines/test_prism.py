@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.baselines import PRISM, OrthProj, ZeroShot
-from fairerclip.baselines.prism import Pairs, descend, loss_and_gradient
+from fairerclip.baselines.prism import WeightedPairs, descend, loss_and_gradient
 from fairerclip.errors import ParameterError, PromptError, ShapeError
 
 
@@ -23,7 +23,7 @@ def literal_loss(W, alike, apart, margin):
 
 
 def composed(text, values):
-    """Pairs with the same class and another value, and with another class and the same value."""
+    """WeightedPairs with the same class and another value, and with another class and the same value."""
     z = {(c, v): unit(t + u) for c, t in enumerate(unit(text)) for v, u in enumerate(unit(values))}
     alike = [(z[a], z[b]) for a in z for b in z if a[0] == b[0] and a[1] < b[1]]
     apart = [(z[a], z[b]) for a in z for b in z if a[0] < b[0] and a[1] == b[1]]
@@ -32,7 +32,7 @@ def composed(text, values):
 
 def random_pairs(seed=0, k=6, p=5):
     rng = np.random.default_rng(seed)
-    return Pairs(unit(rng.normal(size=(k, p))), *(np.triu(rng.uniform(size=(2, k, k)), 1)))
+    return WeightedPairs(unit(rng.normal(size=(k, p))), *(np.triu(rng.uniform(size=(2, k, k)), 1)))
 
 
 # PRISM-mini -----------------------------------------------------------------------------------------
