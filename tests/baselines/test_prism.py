@@ -23,7 +23,7 @@ def literal_loss(W, alike, apart, margin):
 
 
 def composed(text, values):
-    """WeightedPairs with the same class and another value, and with another class and the same value."""
+    """Pairs with the same class and another value, and with another class and the same value."""
     z = {(c, v): unit(t + u) for c, t in enumerate(unit(text)) for v, u in enumerate(unit(values))}
     alike = [(z[a], z[b]) for a in z for b in z if a[0] == b[0] and a[1] < b[1]]
     apart = [(z[a], z[b]) for a in z for b in z if a[0] < b[0] and a[1] == b[1]]
