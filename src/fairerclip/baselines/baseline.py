@@ -91,7 +91,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         counterfactual_text: Mapping[Any, Any] | None = None,
         text_pairs: Mapping[str, Any] | None = None,
     ) -> Baseline:
-        """Fit the model.
+        """Fit the model and return it.
 
         Parameters
         ----------
@@ -106,11 +106,6 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
             Embeddings of sentences that name the class together with a sensitive value.
         text_pairs : mapping from "harmful" or "helpful" to array of shape (m, 2, p), optional
             Embeddings of pairs of sentences. A method ignores sentences that are not in its ``sentences``.
-
-        Returns
-        -------
-        Baseline
-            The fitted model itself.
         """
         X = checked_matrix(self, X, reset=True).astype(np.float64, copy=False)
         check_rows(X, "X", zero_is_error=True)
