@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.baselines import PRISM, OrthProj, ZeroShot
-from fairerclip.baselines.prism import TextPairs, descend, loss_and_gradient
+from fairerclip.baselines.prism import WeightedPairs, descend, loss_and_gradient
 from fairerclip.errors import ParameterError, PromptError, ShapeError
 
 
@@ -32,7 +32,7 @@ def composed(text, values):
 
 def random_pairs(seed=0, k=6, p=5):
     rng = np.random.default_rng(seed)
-    return TextPairs(unit(rng.normal(size=(k, p))), *(np.triu(rng.uniform(size=(2, k, k)), 1)))
+    return WeightedPairs(unit(rng.normal(size=(k, p))), *(np.triu(rng.uniform(size=(2, k, k)), 1)))
 
 
 # PRISM-mini -----------------------------------------------------------------------------------------

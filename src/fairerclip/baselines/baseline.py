@@ -91,7 +91,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         counterfactual_text: Mapping[Any, Any] | None = None,
         text_pairs: Mapping[str, Any] | None = None,
     ) -> Baseline:
-        """Fit the model.
+        """Fit the model and return it.
 
         Parameters
         ----------
@@ -101,19 +101,11 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         validation : tuple (X, y, s), optional
             Validation rows with class and sensitive labels.
         spurious_text : array of shape (m, p), optional
-            Embeddings of sentences about the sensitive attributes, whose span `OrthProj`, `OrthCali` and `PRISM`
-            project out. Other methods ignore it.
+            Embeddings of sentences about the sensitive attributes, for methods that project them out.
         counterfactual_text : mapping from class to array of shape (m, p), optional
-            Embeddings of sentences that name the class together with a sensitive value, for `OrthCali`, `PRISM` and
-            `PerceptionCLIP`. Other methods ignore it.
+            Embeddings of sentences that name the class together with a sensitive value.
         text_pairs : mapping from "harmful" or "helpful" to array of shape (m, 2, p), optional
-            Embeddings of pairs of sentences whose difference is to be removed or strengthened, for `RoboShot`. Other
-            methods ignore it.
-
-        Returns
-        -------
-        Baseline
-            The fitted model itself.
+            Embeddings of pairs of sentences. A method ignores sentences that are not in its ``sentences``.
         """
         X = checked_matrix(self, X, reset=True).astype(np.float64, copy=False)
         check_rows(X, "X", zero_is_error=True)
@@ -122,7 +114,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         forget_details(self)
         weight = check_weights(sample_weight, len(X))
         sources = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
-        sources.append(text_pairs if "text_pairs" in self.sentences else None)
+        sources += [text_pairs] if "text_pairs" in self.sentences else []
         self._require(y, text, sensitive_features, sources, validation)
         learns = self.requirements.labels != "none"
         given = (sensitive_features, sensitive_text)

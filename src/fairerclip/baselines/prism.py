@@ -29,7 +29,7 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8
 """Parameters of Adam, the defaults of torch."""
 
 
-class TextPairs(NamedTuple):
+class WeightedPairs(NamedTuple):
     """Sentences (k, p), and the weight of each pair of them (k, k): symmetric, each kind with the sum 2."""
 
     sentences: F64
@@ -169,7 +169,7 @@ class PRISM(CosineHead):
         return self._embed(rows)
 
 
-def pairs_of(data: Training, text: F64, rng: np.random.Generator) -> tuple[TextPairs, str]:
+def pairs_of(data: Training, text: F64, rng: np.random.Generator) -> tuple[WeightedPairs, str]:
     """Return the pairs of sentences to bring together and to separate, and the name of their source."""
     if data.counterfactual is not None:
         sentences = np.concatenate(list(data.counterfactual.values()))
@@ -205,7 +205,7 @@ def pairs_of(data: Training, text: F64, rng: np.random.Generator) -> tuple[TextP
             "PRISM needs two sentences of one class and sentences of two classes: give more counterfactual_text"
         )
     weights = [_weights(len(sentences), i[chosen], j[chosen], rng) for chosen in (alike, apart)]
-    return TextPairs(sentences, *weights), source
+    return WeightedPairs(sentences, *weights), source
 
 
 def _weights(k: int, i: Ints, j: Ints, rng: np.random.Generator) -> F64:
@@ -218,7 +218,7 @@ def _weights(k: int, i: Ints, j: Ints, rng: np.random.Generator) -> F64:
     return weights
 
 
-def loss_and_gradient(W: F64, pairs: TextPairs, margin: float) -> tuple[float, F64]:
+def loss_and_gradient(W: F64, pairs: WeightedPairs, margin: float) -> tuple[float, F64]:
     """Return the loss of a map W (p, p) and its gradient (p, p). O(k·p² + k²·p) time."""
     mapped = pairs.sentences @ W.T
     lengths = np.maximum(np.linalg.norm(mapped, axis=1, keepdims=True), np.finfo(np.float64).tiny)
@@ -231,7 +231,7 @@ def loss_and_gradient(W: F64, pairs: TextPairs, margin: float) -> tuple[float, F
     return loss, np.asarray(by_row.T @ pairs.sentences)
 
 
-def descend(W: F64, pairs: TextPairs, lr: float, steps: int, margin: float) -> F64:
+def descend(W: F64, pairs: WeightedPairs, lr: float, steps: int, margin: float) -> F64:
     """Return the map (p, p) after steps of Adam from W on all pairs."""
     W, first, second = W.copy(), np.zeros_like(W), np.zeros_like(W)
     for step in range(1, steps + 1):
