@@ -87,9 +87,7 @@ def test_composed_directions_are_as_many_as_values_differ_and_do_not_hold_the_qu
 def test_several_attributes_have_directions_of_their_own(embeddings):
     e = embeddings(seed=4, p=20, n_sensitive=3)
     other = np.random.default_rng(3).normal(size=(2, 20))
-    model = BendVLM(random_state=0).fit(
-        e.X, text=e.text, sensitive_text={"a": e.sensitive_text, "b": other}
-    )
+    model = BendVLM(random_state=0).fit(e.X, text=e.text, sensitive_text={"a": e.sensitive_text, "b": other})
     assert_array_equal(model.attributes_, [0, 0, 0, 1, 1])
     assert len(model._local(unit_rows(e.text)[0])) == 3
     assert len(np.unique(model.reference_groups_)) > 3
@@ -138,7 +136,8 @@ def test_skew_falls_and_the_map_of_queries_is_not_exported():
     model = BendVLM(random_state=0).fit(X, text=queries[:2], sensitive_text=prompts)
     plain = ZeroShot().fit(X, text=queries[:2])
     before, after = (
-        np.mean([max_skew(scores, s, k=100) for scores in m.query_scores(X, queries).T]) for m in (plain, model)
+        np.mean([max_skew(scores, s, k=100) for scores in m.query_scores(X, queries).T])
+        for m in (plain, model)
     )
     assert after < 0.2 < 0.35 < before
     with pytest.raises(ExportError, match="BendVLM cannot be exported"):

@@ -62,7 +62,9 @@ def test_rows_of_weight_zero_do_not_count_and_weights_are_repetitions_without_th
     rows = np.repeat(np.arange(80), weight)
     repeated = mutual_information(X[rows], s[rows], np.ones(len(rows)), 4)
     n = weight.sum() ** 2 / (weight**2).sum()
-    assert_allclose(found + 3 / (2 * n), repeated + 3 / (2 * len(rows)), atol=1e-12)  # all eight cells are occupied
+    assert_allclose(
+        found + 3 / (2 * n), repeated + 3 / (2 * len(rows)), atol=1e-12
+    )  # all eight cells are occupied
 
 
 def test_the_estimate_approaches_the_exact_value_and_is_zero_without_dependence():
@@ -118,7 +120,8 @@ def test_skew_falls_where_s_lives_in_few_dimensions():
     plain = ZeroShot().fit(X, text=queries[:2])
     assert not model.kept_[:3].any()
     before, after = (
-        np.mean([max_skew(scores, s, k=100) for scores in m.query_scores(X, queries).T]) for m in (plain, model)
+        np.mean([max_skew(scores, s, k=100) for scores in m.query_scores(X, queries).T])
+        for m in (plain, model)
     )
     assert after < 0.15 < 0.4 < before
 
@@ -135,5 +138,7 @@ def test_one_value_of_s_drops_nothing_and_bad_shares_are_refused(embeddings):
     text = np.eye(12)[:2]
     information = CLIPClip().fit(e.X, text=e.text, sensitive_features=e.s).information_
     text[1] = np.eye(12)[information.argmax()]
-    with pytest.raises(PromptError, match=r"nothing is left of class prompts \[1\] after dropping dimensions"):
+    with pytest.raises(
+        PromptError, match=r"nothing is left of class prompts \[1\] after dropping dimensions"
+    ):
         CLIPClip().fit(e.X, text=text, sensitive_features=e.s)

@@ -29,13 +29,20 @@ def leaning(n=600, p=32, seed=7):
 def test_skew_falls_and_images_or_prompts_alone_change(model):
     X, s, prompts, queries = leaning()
     plain = ZeroShot().fit(X, text=queries[:6])
-    fitted = clone(model).set_params(epochs=20, batch_size=32, strength=3).fit(X, text=queries[:6], sensitive_text=prompts)
+    fitted = (
+        clone(model)
+        .set_params(epochs=20, batch_size=32, strength=3)
+        .fit(X, text=queries[:6], sensitive_text=prompts)
+    )
     before, after = (
-        np.mean([max_skew(scores, s, k=100) for scores in m.query_scores(X, queries).T]) for m in (plain, fitted)
+        np.mean([max_skew(scores, s, k=100) for scores in m.query_scores(X, queries).T])
+        for m in (plain, fitted)
     )
     assert after < 0.25 < 0.35 < before
     assert fitted.changes_embeddings == (np.abs(fitted.transform(X) - unit_rows(X)).max() > 1e-3)
-    assert fitted.changes_prompts == (np.abs(fitted.transform_text(queries) - unit_rows(queries)).max() > 1e-3)
+    assert fitted.changes_prompts == (
+        np.abs(fitted.transform_text(queries) - unit_rows(queries)).max() > 1e-3
+    )
 
 
 @both
@@ -91,10 +98,11 @@ def test_weights_count_and_one_value_of_s_changes_nothing(embeddings, model):
 
 
 def test_the_classifier_of_s_is_left_uncertain_by_the_loss_that_is_written(embeddings):
+    from gradient_inputs import training
+
     from fairerclip.baselines.gradient.debiasing import AttributeNet, ResidualNet, residual_epoch, unevenness
     from fairerclip.baselines.gradient.loop import Run
     from fairerclip.baselines.gradient.recipes import Recipe
-    from gradient_inputs import training
 
     e = embeddings(seed=4, n=40, n_sensitive=3)
     data = training(e.X, e.s, text=e.sensitive_text)
@@ -121,10 +129,11 @@ def test_the_classifier_of_s_is_left_uncertain_by_the_loss_that_is_written(embed
 
 
 def test_an_offset_alone_hides_little_and_the_adversary_is_scored_as_written(embeddings):
+    from gradient_inputs import training
+
     from fairerclip.baselines.gradient.debiasing import Adversary, PromptNet
     from fairerclip.baselines.gradient.loop import Run
     from fairerclip.baselines.gradient.recipes import Recipe
-    from gradient_inputs import training
 
     X, s, prompts, queries = leaning(n=300)
     text = np.array([queries[0] - 3.0 * prompts[1], queries[1]])

@@ -19,7 +19,9 @@ def loss_of(X, B, T, strength, keep):
     def loss(flat):
         R = flat.reshape(p, p)
         change, similar, kept = X @ R.T - X, X @ R.T @ B.T, (X @ R.T - X) @ T.T
-        value = (change**2).sum() / n + strength * (similar**2).sum() / n + keep / len(T) * (kept**2).sum() / n
+        value = (
+            (change**2).sum() / n + strength * (similar**2).sum() / n + keep / len(T) * (kept**2).sum() / n
+        )
         gradient = 2 / n * (change + strength * similar @ B + keep / len(T) * kept @ T).T @ X
         return value, gradient.ravel()
 
@@ -109,6 +111,7 @@ def test_skew_falls():
     model = NeutralRepresentation().fit(X, text=queries[:2], sensitive_text=np.array([-axis, axis]))
     plain = ZeroShot().fit(X, text=queries[:2])
     before, after = (
-        np.mean([max_skew(scores, s, k=100) for scores in m.query_scores(X, queries).T]) for m in (plain, model)
+        np.mean([max_skew(scores, s, k=100) for scores in m.query_scores(X, queries).T])
+        for m in (plain, model)
     )
     assert after < 0.2 < 0.35 < before

@@ -22,7 +22,9 @@ def few_axes(n=400, p=24, seed=1, lean=2.0):
 def test_the_most_important_dimensions_get_the_mean_of_uncertain_rows():
     X, s, queries = few_axes(lean=0.7)
     sensitive = np.outer([-1.0, 1.0], np.arange(24) < 3)
-    model = SFID(0.25, random_state=5).fit(X, text=queries[:3], sensitive_features=s, sensitive_text=sensitive)
+    model = SFID(0.25, random_state=5).fit(
+        X, text=queries[:3], sensitive_features=s, sensitive_text=sensitive
+    )
     rows = unit_rows(X)
     forest = RandomForestClassifier(100, oob_score=True, random_state=5).fit(rows, s, np.ones(len(s)))
     replaced = np.argsort(-forest.feature_importances_)[:6]
@@ -59,7 +61,8 @@ def test_skew_falls_where_s_lives_in_few_dimensions():
     model = SFID(3 / 24, random_state=0).fit(X, text=queries[:2], sensitive_features=s)
     plain = ZeroShot().fit(X, text=queries[:2])
     before, after = (
-        np.mean([max_skew(scores, s, k=60) for scores in m.query_scores(X, queries).T]) for m in (plain, model)
+        np.mean([max_skew(scores, s, k=60) for scores in m.query_scores(X, queries).T])
+        for m in (plain, model)
     )
     assert after < 0.2 < 0.4 < before
 

@@ -16,8 +16,8 @@ from fairerclip._util.types import F64
 from fairerclip.baselines.adapter import Adapted, Adapter
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.clip_clip import CLIPClip
-from fairerclip.baselines.heads import CosineHead, LinearHead
 from fairerclip.baselines.dear import DeAR
+from fairerclip.baselines.heads import CosineHead, LinearHead
 from fairerclip.baselines.leace import LEACE
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.baselines.neutral_representation import NeutralRepresentation
