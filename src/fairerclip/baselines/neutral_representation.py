@@ -59,8 +59,7 @@ class NeutralRepresentation(CosineHead):
     (Representation Neutralization). Differences: there are no word vectors in embedding space, so prompts and mean
     images together are the prototypes; both constraints are squared losses, which have a closed form; the class
     prompts are the target attributes, and no labels are used. Weights are ours, since a squared loss has other units.
-    We know of
-    no released code; this is a new implementation.
+    We know of no released code; this is a new implementation.
 
     References
     ----------
