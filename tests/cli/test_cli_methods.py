@@ -43,6 +43,18 @@ def test_fit_trains_any_method_and_prints_what_it_prints_for_fairerclip(run, tas
     assert type(model).__name__ == "OrthCali"
 
 
+@pytest.mark.parametrize("key", ["clip-clip", "bend-vlm"])
+def test_methods_for_images_and_for_queries_are_trained_and_applied(run, task, tmp_path, key):
+    assert run("fit", task, "-o", tmp_path / "m", "--method", key)[0] == 0
+    np.save(tmp_path / "rows.npy", load_task(task).test.X)
+    code, _, err = run("apply", tmp_path / "m", tmp_path / "rows.npy", "-o", tmp_path / "out.npz")
+    assert (code, err) == (0, "")
+    model = fairerclip.load(tmp_path / "m")
+    with np.load(tmp_path / "out.npz") as out:
+        expected = model.scores(load_task(task).test.X)
+        np.testing.assert_allclose(out["score"], expected, atol=1e-5)
+
+
 def test_fit_prints_a_method_for_machines(run, task, tmp_path):
     code, out, _ = run("fit", task, "-o", tmp_path / "m", "--method", "leace", "--json")
     assert code == 0

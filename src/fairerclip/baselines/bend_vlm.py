@@ -1,4 +1,4 @@
-"""BendVLM: every query is projected off its own sensitive directions, and made equally similar to images of each value."""
+"""BendVLM: each query is projected off its sensitive directions and made equally similar to images of each value."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fairerclip.baselines.heads import (
     sensitive_codes,
     sensitive_values,
 )
+from fairerclip.baselines.orth_cali import compose_pairs
 from fairerclip.baselines.orth_proj import project, span
-from fairerclip.baselines.sentences import compose_pairs
 from fairerclip.baselines.training_data import Needs, Training, unit_prompts
 
 NEIGHBOURS = {"few": 100, "many": 10}
@@ -28,15 +28,15 @@ NEIGHBOURS = {"few": 100, "many": 10}
 class BendVLM(CosineHead):
     """Zero-shot classifier with every query bent away from S: by prompts first, then by reference images of each value.
 
-    Needs class prompts, and sensitive values of the images: true values, or prompts to predict them from. The first step
-    needs prompts of the values and is left out without them. It uses no labels and no gradient, changes no image, and ranks
-    by any query.
+    Needs class prompts, and sensitive values of the images: true values, or prompts to predict them from. The first
+    step needs prompts of the values and is left out without them. It uses no labels and no gradient, changes no
+    image, and ranks by any query.
 
     Parameters
     ----------
     neighbours : int, optional
-        Number of reference images of each value, the nearest ones of a query, whose mean counts; by default 100 for two
-        values and 10 for more, as published. All are used if a value has fewer.
+        Number of reference images of each value, the nearest ones of a query, whose mean counts; by default 100 for
+        two values and 10 for more, as published. All are used if a value has fewer.
     max_reference : int, default=1000
         Most reference images of each value, drawn at random from the training rows.
     random_state : int, RandomState or None
@@ -45,8 +45,8 @@ class BendVLM(CosineHead):
     Attributes
     ----------
     reference_, reference_groups_ : array of shape (m, p) and (m,)
-        **Embeddings of training images**, in single precision, and the codes of their values. Any query is compared with
-        them, so a saved model holds them: do not pass on its file where these embeddings must not be passed on.
+        **Embeddings of training images**, in single precision, and the codes of their values. Any query is compared
+        with them, so a saved model holds them: do not pass on its file where these embeddings must not be passed on.
     values_, attributes_ : array of shape (v, p) and (v,)
         Prompts of the sensitive values, and the code of the attribute of each.
     sentences_ : array of shape (d, p)
@@ -58,20 +58,21 @@ class BendVLM(CosineHead):
 
     Notes
     -----
-    Step 1 projects a query t onto the orthogonal complement of a subspace, which gives ``e₀``. The subspace is spanned by
-    differences of the prompts of two values of an attribute, and by ``(aᵢ − aⱼ)/2`` for sentences a that name the query
-    together with a value. Step 2 is ``max e·e₀`` subject to ``‖e‖ = 1`` and ``e·μᵢ`` equal for all values i, where μᵢ is
-    the mean of the reference images of value i that are nearest to t. The solution is exact: ``e₀`` is projected onto the
-    null space of the differences of the μᵢ and normalised. Several attributes are crossed in step 2. If S has one value,
-    there is nothing to make equal.
+    Step 1 projects a query t onto the orthogonal complement of a subspace, which gives ``e₀``. The subspace is spanned
+    by differences of the prompts of two values of an attribute, and by ``(aᵢ − aⱼ)/2`` for sentences a that name the
+    query together with a value. Step 2 is ``max e·e₀`` subject to ``‖e‖ = 1`` and ``e·μᵢ`` equal for all values i,
+    where μᵢ is the mean of the reference images of value i that are nearest to t. The solution is exact: ``e₀`` is
+    projected onto the null space of the differences of the μᵢ and normalised. Several attributes are crossed in step 2.
+    If S has one value, there is nothing to make equal.
 
-    Differences from the paper: it solves step 2 by an iterative solver, and a language model writes the sentences of every
-    query. Here ``counterfactual_text`` of all classes is used for every query, also for free ones. Without sentences they
-    are *composed*, ``n(t + u)`` for a query t and a value u. The span of composed differences and of differences of prompts
-    would contain ``t + u`` itself wherever t is nearer to one value, and projecting it out would remove the query. So per
-    attribute as many leading directions of all differences are kept as the differences of prompts span. Row weights are the
-    probabilities with which reference images are drawn. S may be predicted; the paper uses labelled reference images. The
-    released code has no licence; this is a new implementation from the paper.
+    Differences from the paper: it solves step 2 by an iterative solver, and a language model writes the sentences of
+    every query. Here ``counterfactual_text`` of all classes is used for every query, also for free ones. Without
+    sentences they are *composed*, ``n(t + u)`` for a query t and a value u. The span of composed differences and of
+    differences of prompts would contain ``t + u`` itself wherever t is nearer to one value, and projecting it out
+    would remove the query. So per attribute as many leading directions of all differences are kept as the differences
+    of prompts span. Row weights are the probabilities with which reference images are drawn. S may be predicted; the
+    paper uses labelled reference images. The released code has no licence; this is a new implementation from the
+    paper.
 
     References
     ----------
@@ -130,10 +131,7 @@ class BendVLM(CosineHead):
         prompts = sensitive_values(data) if data.sensitive_prompts else []
         self.values_ = np.concatenate([np.empty((0, width)), *prompts])
         self.attributes_ = np.repeat(np.arange(len(prompts)), [len(part) for part in prompts]).astype(float)
-        pairs = [
-            np.empty((0, width)),
-            *(differences(rows) / 2 for rows in (data.counterfactual or {}).values()),
-        ]
+        pairs = [np.empty((0, width)), *(differences(rows) / 2 for rows in data.counterfactual or ())]
         self.sentences_ = np.concatenate(pairs)
         rng = np.random.default_rng(seed_of(self.random_state))
         rows, groups = _references(sensitive_codes(data), data.weight, self.max_reference, rng)

@@ -43,13 +43,13 @@ class CLIPClip(CosineHead):
 
     Notes
     -----
-    ``I(xⱼ; S)`` is estimated for every dimension j of the unit rows by `mutual_information`, and the dimensions with the
-    smallest estimates are kept; ties keep the earlier dimension. Several attributes are crossed. If S has one value, no
-    dimension has information about it, and all are kept.
+    ``I(xⱼ; S)`` is estimated for every dimension j of the unit rows by `mutual_information`, and the dimensions with
+    the smallest estimates are kept; ties keep the earlier dimension. Several attributes are crossed. If S has one
+    value, no dimension has information about it, and all are kept.
 
     Differences from the paper: it keeps 400 of 512 dimensions of CLIP ViT-B/32, here a share of any width; it takes
-    true values of sex and the estimate of scikit-learn from nearest neighbours, which takes minutes for 16,777 rows.
-    The released code has no licence; this is a new implementation from the paper.
+    true values of sex and the estimate of scikit-learn from nearest neighbours.
+    The licence of the released code was not checked; this is a new implementation from the paper.
 
     References
     ----------
@@ -118,8 +118,8 @@ def mutual_information(X: F64, s: Ints, weight: F64, bins: int | None = None) ->
     Notes
     -----
     With B occupied bins, v values and K occupied cells, the plug-in estimate is too large by about
-    ``(K − B − v + 1)/(2n)``, where n is ``(Σw)²/Σw²`` for weighted rows. Equal entries are in the same bin. O(n·p·log n)
-    time.
+    ``(K − B − v + 1)/(2n)``, where n is ``(Σw)²/Σw²`` for weighted rows. Equal entries are in the same bin. O(n·p·log
+    n) time.
 
     Examples
     --------

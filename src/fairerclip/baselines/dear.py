@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -52,29 +51,32 @@ class DeAR(Recipe, CosineHead):
 
     Notes
     -----
-    A classifier learns S from unit rows and is frozen. Then W and b, which start at zero, minimise
-    the mean of ``‖φ(x) − x‖² + λ·KL(uniform, p(S | φ(x)/‖φ(x)‖))``. Row weights multiply both losses. Several attributes are
-    crossed. If S has one value, the classifier knows nothing to hide, and φ(x) = x. With validation rows the epoch with the
-    best worst-group accuracy on them is kept, otherwise the last one.
+    A classifier learns S from unit rows and is frozen. Then W and b, which start at zero, minimise the mean of
+    ``‖φ(x) − x‖² + λ·KL(uniform, p(S | φ(x)/‖φ(x)‖))``. Row weights multiply both losses. Several attributes are
+    crossed. If S has one value, the classifier knows nothing to hide, and φ(x) = x. With validation rows the epoch with
+    the best worst-group accuracy on them is kept, otherwise the last one.
 
-    Differences from the paper: it adds the negative cross-entropy of the classifier, which has no lower bound, and the
-    entropy for some attributes; here the divergence from uniform probabilities, which is zero at best, has the place of both.
-    Its classifier is a network with a head for every attribute, and learns from true labels of FairFace. Here it is linear
-    with a large weight decay, because a small change of x misleads a network or an unpenalised classifier and leaves S in
-    other directions: on validation rows of FairFace the mean MaxSkew of free queries fell from 0.19 to 0.09, and with a
-    network of 128 units to 0.12. The classifier sees φ(x) at unit length, as cosines do. Step sizes and weights are ours, for unit rows, with the optimiser of the other methods by gradient. The
-    authors have a patent on the method (US 12430898). No code was found; this is a new implementation from the paper.
+    Differences from the paper: it adds the negative cross-entropy of the classifier, which has no lower bound, and
+    the entropy for some attributes; here the divergence from uniform probabilities, which is zero at best, has the
+    place of both. Its classifier is a network with a head for every attribute, and learns from true labels of
+    FairFace. Here it is linear with a large weight decay, because a small change of x misleads a network or an
+    unpenalised classifier and leaves S in other directions: on validation rows of FairFace the mean MaxSkew of free
+    queries fell from 0.19 to 0.09, and with a network of 128 units to 0.12. The classifier sees φ(x) at unit length,
+    as cosines do. Step sizes and weights are ours, for unit rows, with the optimiser of the other methods by
+    gradient. A patent on the method was granted (US 12430898). We know of no released code; this is a new
+    implementation from the paper.
 
     References
     ----------
-    Seth, Hemani & Agarwal, "DeAR: Debiasing Vision-Language Models with Additive Residuals", CVPR 2023, arXiv:2303.10431.
+    Seth, Hemani & Agarwal, "DeAR: Debiasing Vision-Language Models with Additive Residuals", CVPR 2023,
+    arXiv:2303.10431.
     """
 
     needs: ClassVar[Needs] = Needs("none", True, True, False, "Seth, Hemani & Agarwal 2023, arXiv:2303.10431")
     changes_embeddings: ClassVar[bool] = True
     free_queries: ClassVar[bool] = True
     fitted: ClassVar[tuple[str, ...]] = ("text_", "residual_weight_", "residual_bias_")
-    shapes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+    shapes: ClassVar[dict[str, tuple[str, ...]]] = {
         "text_": ("c", "p"),
         "residual_weight_": ("p", "p"),
         "residual_bias_": ("p",),

@@ -22,17 +22,17 @@ from fairerclip.data.embedding_rows import unit_rows
 class NeutralRepresentation(CosineHead):
     """Zero-shot classifier on image embeddings under a matrix that makes them equally similar to all sensitive values.
 
-    This is FairCLIP of Wang, Zhang & Sang (2022) in embedding space, not the method of the same name for medical images
-    (2024). Needs class prompts and sensitive values of the images: true values, or prompts to predict them from. It uses no
-    labels and no gradient, does not change prompts, and ranks by any query.
+    This is FairCLIP of Wang, Zhang & Sang (2022) in embedding space, not the method of the same name for medical
+    images (2024). Needs class prompts and sensitive values of the images: true values, or prompts to predict them
+    from. It uses no labels and no gradient, does not change prompts, and ranks by any query.
 
     Parameters
     ----------
     strength : float, default=100.0
         Weight λ of equal similarities with the prototypes; 0 changes nothing.
     prompt_share : float, default=0.5
-        Share α, from 0 to 1, of the prototypes that are prompts of the values. The others are the mean embeddings of the
-        images of each value. Without prompts of the values it counts as 0.
+        Share α, from 0 to 1, of the prototypes that are prompts of the values. The others are the mean embeddings of
+        the images of each value. Without prompts of the values it counts as 0.
     keep : float, default=1.0
         Weight μ of unchanged similarities with the class prompts.
 
@@ -47,20 +47,19 @@ class NeutralRepresentation(CosineHead):
 
     Notes
     -----
-    The matrix R minimises the mean over training rows of ``‖Rx − x‖² + λ·Σ wₖ(dₖ·Rx)² + (μ/c)·Σ (t·(Rx − x))²``. The d are
-    the differences, at unit length, of every two prototypes of an attribute; those of prompts share the weight α, those of
-    mean images, crossed over attributes, 1 − α. The minimiser is
-    ``R = I − λ(I + λΣwddᵀ + (μ/c)Σttᵀ)⁻¹ Σwddᵀ`` whatever the rows are, so they count through their means alone. The
-    inverse is computed in the span of d and t (Woodbury identity). For λ → ∞ and μ = 0, R is the orthogonal projection
-    off the d. O(n·p) time for the means.
+    The matrix R minimises the mean over training rows of ``‖Rx − x‖² + λ·Σ wₖ(dₖ·Rx)² + (μ/c)·Σ (t·(Rx − x))²``. The d
+    are the differences, at unit length, of every two prototypes of an attribute; those of prompts share the weight α,
+    those of mean images, crossed over attributes, 1 − α. The minimiser is ``R = I − λ(I + λΣwddᵀ + (μ/c)Σttᵀ)⁻¹ Σwddᵀ``
+    whatever the rows are, so they count through their means alone. The inverse is computed in the span of d and t
+    (Woodbury identity). For λ → ∞ and μ = 0, R is the orthogonal projection off the d. O(n·p) time for the means.
 
-    What the paper has: the prototypes are prompts "a photo of a {value}" behind word vectors that are learned by gradient
-    with labels of target and sensitive attributes (Attribute Prototype Learning), and the square re-representation matrix
-    is learned by gradient under separate constraints for target and bias attributes (Representation Neutralization).
-    Differences: there are no word vectors in embedding space, so prompts and mean images together are the prototypes; both
-    constraints are squared losses, which have a closed form; the class prompts are the target attributes, and no labels are
-    used. Weights are ours, since a squared loss has other units. No code was found for the paper; this is a new
-    implementation.
+    What the paper has: the prototypes are prompts "a photo of a {value}" behind word vectors that are learned by
+    gradient with labels of target and sensitive attributes (Attribute Prototype Learning), and the square
+    re-representation matrix is learned by gradient under separate constraints for target and bias attributes
+    (Representation Neutralization). Differences: there are no word vectors in embedding space, so prompts and mean
+    images together are the prototypes; both constraints are squared losses, which have a closed form; the class
+    prompts are the target attributes, and no labels are used. Weights are ours, since a squared loss has other units.
+    We know of no released code; this is a new implementation.
 
     References
     ----------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -53,20 +52,20 @@ class PromptDebiasing(Recipe, CosineHead):
 
     Notes
     -----
-    An adversary with one hidden layer predicts S from the cosines of an image with all class prompts, standardised in every
-    batch. For every batch it takes five steps, and then the addition takes a step on ``CE(q, q₀) + λ·max(0, H(S) − A)``,
-    where A is the adversary's cross-entropy, H(S) the entropy of S, and q and q₀ the class probabilities of an image by
-    changed and by unchanged prompts. Several
-    attributes are crossed. Row weights multiply both losses. If S has one value, nothing is to be hidden. Prompts that are
-    far from all class prompts are changed as well, and less reliably.
+    An adversary with one hidden layer predicts S from the cosines of an image with all class prompts, standardised in
+    every batch. For every batch it takes five steps, and then the addition takes a step on
+    ``CE(q, q₀) + λ·max(0, H(S) − A)``, where A is the adversary's cross-entropy, H(S) the entropy of S, and q and q₀
+    the class probabilities of an image by changed and by unchanged prompts. Several attributes are crossed. Row weights
+    multiply both losses. If S has one value, nothing is to be hidden. Prompts that are far from all class prompts are
+    changed as well, and less reliably.
 
-    Differences from the paper: it prepends two learned tokens to every query, which needs the text encoder. In embedding
-    space the addition is affine: an offset alone is common to all prompts, so it would cancel in every comparison of
-    classes; the part of low rank lets it depend on the prompt, as tokens do. It learns from true labels of FairFace, from
-    queries about people, and by the contrastive loss of pairs of images and captions; here the queries are the class
-    prompts, and images are paired with the classes that unchanged prompts predict. The adversary's loss is raised up to
-    that of a guess without any image, and not without bound. The released code (MIT licence) has no training; this is a new
-    implementation from the paper.
+    Differences from the paper: it prepends two learned tokens to every query, which needs the text encoder. In
+    embedding space the addition is affine: an offset alone is common to all prompts, so it would cancel in every
+    comparison of classes; the part of low rank lets it depend on the prompt, as tokens do. It learns from true labels
+    of FairFace, from queries about people, and by the contrastive loss of pairs of images and captions; here the
+    queries are the class prompts, and images are paired with the classes that unchanged prompts predict. The
+    adversary's loss is raised up to that of a guess without any image, and not without bound. The released code (MIT
+    licence) has no training; this is a new implementation from the paper.
 
     References
     ----------
@@ -78,7 +77,7 @@ class PromptDebiasing(Recipe, CosineHead):
     changes_prompts: ClassVar[bool] = True
     free_queries: ClassVar[bool] = True
     fitted: ClassVar[tuple[str, ...]] = ("text_", "offset_", "left_", "right_")
-    shapes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+    shapes: ClassVar[dict[str, tuple[str, ...]]] = {
         "text_": ("c", "p"),
         "offset_": ("p",),
         "left_": ("p", "r"),

@@ -54,16 +54,17 @@ class SFID(CosineHead):
     Notes
     -----
     A forest of 100 trees predicts S from unit rows. The dimensions with the largest mean decrease of impurity are
-    overwritten with their weighted mean over rows of uncertain S. Probabilities are those of trees that have not seen the
-    row: out of bag for rows that the forest learned from. If no row is uncertain, the least confident ones are used, and
-    the note says so. Several attributes are crossed. If S has one value, nothing is overwritten.
+    overwritten with their weighted mean over rows of uncertain S. Probabilities are those of trees that have not seen
+    the row: out of bag for rows that the forest learned from. If no row is uncertain, the least confident ones are
+    used, and the note says so. Several attributes are crossed. If S has one value, nothing is overwritten.
 
-    Differences from the paper: it has a second forest for text, trained on biographies that are labelled with sex, and
-    takes the means from held-out rows. Here there is no labelled text: prompts are overwritten in the same dimensions,
-    with their mean over the prompts of classes and sensitive values. Other choices would be worse. The mean of the images
-    is far from prompts, because of the gap between the modalities; prompts left unchanged would have a share of their
-    length in dimensions in which all images are equal; and a forest of a few prompts learns nothing. 50 of 512 dimensions
-    are a share of any width here. The released code is under the MIT licence; this is a new implementation from the paper.
+    Differences from the paper: it has a second forest for text, trained on biographies that are labelled with sex,
+    and takes the means from held-out rows. Here there is no labelled text: prompts are overwritten in the same
+    dimensions, with their mean over the prompts of classes and sensitive values. Other choices would be worse. The
+    mean of the images is far from prompts, because of the gap between the modalities; prompts left unchanged would
+    have a share of their length in dimensions in which all images are equal; and a forest of a few prompts learns
+    nothing. 50 of 512 dimensions are a share of any width here. The released code is under the MIT licence; this is a
+    new implementation from the paper.
 
     References
     ----------

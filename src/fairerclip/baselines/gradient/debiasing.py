@@ -48,7 +48,8 @@ def trained_classifier(data: Training, hidden: int, recipe: Recipe, seed: int) -
     with torch.enable_grad(), one_thread():
         for epoch in range(1, recipe.epochs + 1):
             run.cross_entropy(shuffled(len(data.X), seed, epoch))
-    return net.requires_grad_(False)
+    net.requires_grad_(False)
+    return net
 
 
 def unevenness(logits: Tensor) -> Tensor:
