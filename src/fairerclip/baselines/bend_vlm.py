@@ -17,8 +17,8 @@ from fairerclip.baselines.heads import (
     sensitive_codes,
     sensitive_values,
 )
-from fairerclip.baselines.orth_cali import compose_pairs
 from fairerclip.baselines.orth_proj import project, span
+from fairerclip.baselines.sentences import compose_pairs
 from fairerclip.baselines.training_data import Needs, Training, unit_prompts
 
 NEIGHBOURS = {"few": 100, "many": 10}
@@ -131,7 +131,10 @@ class BendVLM(CosineHead):
         prompts = sensitive_values(data) if data.sensitive_prompts else []
         self.values_ = np.concatenate([np.empty((0, width)), *prompts])
         self.attributes_ = np.repeat(np.arange(len(prompts)), [len(part) for part in prompts]).astype(float)
-        pairs = [np.empty((0, width)), *(differences(rows) / 2 for rows in data.counterfactual or ())]
+        pairs = [
+            np.empty((0, width)),
+            *(differences(rows) / 2 for rows in (data.counterfactual or {}).values()),
+        ]
         self.sentences_ = np.concatenate(pairs)
         rng = np.random.default_rng(seed_of(self.random_state))
         rows, groups = _references(sensitive_codes(data), data.weight, self.max_reference, rng)
