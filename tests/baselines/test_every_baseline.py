@@ -318,3 +318,13 @@ def test_classes_are_queries_like_any_other_where_there_are_free_queries(embeddi
     assert fitted.query_scores(e.X, other).shape == (len(e.X), 4)
     with pytest.raises(ShapeError, match=r"T must have shape \(m, 12\)"):
         fitted.query_scores(e.X, other[:, :5])
+
+
+@every
+def test_methods_that_learn_from_prompts_alone_are_the_same_on_other_rows(embeddings, model):
+    e, other = embeddings(seed=1, n_classes=3), embeddings(seed=2, n_classes=3)
+    given = {"text": e.text, "sensitive_text": e.sensitive_text, "validation": (e.X, e.y, e.s)}
+    first = clone(model).fit(e.X, e.y, **given)
+    second = clone(model).fit(other.X, other.y, **given)
+    same = np.array_equal(first.scores(e.X), second.scores(e.X))
+    assert same == model.prompts_alone

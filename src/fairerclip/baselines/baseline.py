@@ -52,6 +52,8 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
     """Whether `transform_text` returns other embeddings than the unit rows it is given."""
     free_queries: ClassVar[bool] = False
     """Whether images can be ranked by any query (`query_scores`), and not by the classes of the fit alone."""
+    prompts_alone: ClassVar[bool] = False
+    """Whether it learns from prompts alone, so that the training rows do not matter."""
     offsets_: F64
     """Numbers (c,) that are added to the class scores: zeros after a fit; a choice on labelled rows may learn them."""
     fitted: ClassVar[tuple[str, ...]]

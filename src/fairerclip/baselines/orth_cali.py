@@ -61,6 +61,7 @@ class OrthCali(CosineHead):
     """
 
     needs = Needs("none", True, True, False, PAPER)
+    prompts_alone = True
     takes_sentences = changes_prompts = free_queries = True
     sentences = ("spurious_text", "counterfactual_text")
     fitted: ClassVar[tuple[str, ...]] = ("text_", "basis_", "directions_", "shrink_")

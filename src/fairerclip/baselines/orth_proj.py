@@ -52,6 +52,7 @@ class OrthProj(CosineHead):
     """
 
     needs = Needs("none", True, True, False, PAPER)
+    prompts_alone = True
     takes_sentences = changes_prompts = free_queries = True
     sentences = ("spurious_text",)
     fitted: ClassVar[tuple[str, ...]] = ("text_", "basis_")

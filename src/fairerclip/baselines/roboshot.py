@@ -70,6 +70,7 @@ class RoboShot(CosineHead):
     """
 
     needs = Needs("none", True, True, False, "Adila et al. 2024, arXiv:2309.04344")
+    prompts_alone = True
     changes_embeddings = free_queries = True
     sentences = ("text_pairs",)
     fitted: ClassVar[tuple[str, ...]] = ("text_", "harmful_", "helpful_")

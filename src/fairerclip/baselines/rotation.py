@@ -72,6 +72,7 @@ class Rotation(CosineHead):
     """
 
     needs = Needs("none", True, True, False, "Lian et al. 2026, arXiv:2603.12998")
+    prompts_alone = True
     changes_embeddings = changes_prompts = free_queries = True
     fitted: ClassVar[tuple[str, ...]] = ("text_", "basis_")
     shapes = {"text_": ("c", "p"), "basis_": ("r", "p")}  # noqa: RUF012

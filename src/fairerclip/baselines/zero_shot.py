@@ -35,6 +35,7 @@ class ZeroShot(CosineHead):
     """
 
     needs = Needs("none", True, False, False, "Radford et al. 2021, arXiv:2103.00020")
+    prompts_alone = True
     free_queries = True
 
     @property

@@ -1,0 +1,190 @@
+"""Tables of every method on every task from kept runs of `fairerclip compare --splits`, for docs/field.md.
+
+    python benchmarks/field.py tables FIELD > docs/benchmarks/field-tables.md
+    python benchmarks/field.py methods
+
+FIELD has a folder with the output of `fairerclip compare TASK --splits N -o FIELD/TASK` for each task, and of the same
+command on the gallery in FIELD/gallery-ATTRIBUTE. Runs of single methods may be added at any time: methods may have
+different numbers of splits, and those that have fewer are corrected by how hard these are for the others
+(`fairerclip.study.split_figures`). ``methods`` prints the table of what every method needs, from the code.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairerclip.study.comparison import MethodRun
+from fairerclip.study.method import Method
+from fairerclip.study.methods import LEARNS_FROM, METHODS
+from fairerclip.study.ranking_run import ranking_methods
+from fairerclip.study.split_figures import half_width, split_means
+
+TASKS = {
+    "celeba_blond": "blond hair × sex",
+    "celeba_cheekbones": "cheekbones × sex",
+    "celeba_attractive": "attractive × sex",
+    "pacs": "objects × style (PACS)",
+}
+BY_KEY = {method.key: method for method in METHODS}
+OWN = {"none": "none", "target": "target", "all": "all", "validation": "none"}
+"""Labels of the row of FairerCLIP that a method is compared with."""
+Runs = dict[str, list[MethodRun]]
+
+
+def read_runs(folder: Path) -> Runs:
+    """Return the runs of a folder on resampled splits by method, in the order of tables."""
+    runs: Runs = {method.key: [] for method in METHODS}
+    for file in sorted(folder.glob("runs/*-split-*.json")):
+        content = json.loads(file.read_text())
+        if content["key"]["method"] in runs:
+            runs[content["key"]["method"]].append(MethodRun.model_validate(content["answer"]))
+    return {key: sorted(found, key=lambda run: run.seed) for key, found in runs.items() if found}
+
+
+def ratio_of(folder: Path) -> float:
+    """Return the number of test rows divided by that of training rows."""
+    rows = json.loads((folder / "comparison.json").read_text())["task"]["rows"]
+    return float(rows["test"] / rows["train"])
+
+
+def difference(first: Sequence[MethodRun], second: Sequence[MethodRun], ratio: float) -> str:
+    """Return the mean difference of worst groups over the splits that both have, in points, with its interval."""
+    one, other = (
+        {run.seed: run.report.estimate("worst_group").value for run in runs} for runs in (first, second)
+    )
+    values = np.array([100 * (one[k] - other[k]) for k in sorted(set(one) & set(other))])
+    if len(values) < 2:
+        return ""
+    half = half_width(values, ratio)
+    return f"{values.mean():+.1f} [{values.mean() - half:+.1f}, {values.mean() + half:+.1f}]"
+
+
+def task_table(folder: Path) -> list[str]:
+    """Return the lines of the table of one task, best worst group first."""
+    runs, ratio = read_runs(folder), ratio_of(folder)
+    figures = split_means(runs, ratio)
+    lines = [
+        "| method | learns from | splits | worst group | average | FairerCLIP minus this, worst group | fit, s | "
+        "choice, s | memory, MB |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    order = sorted(runs, key=lambda key: -figures[key].worst_group.mean)  # type: ignore[union-attr]
+    for key in order:
+        method, found, means = BY_KEY[key], runs[key], figures[key]
+        own = runs.get(f"fairerclip-{OWN[method.labels]}", [])
+        minus = "" if method.is_own else difference(own, found, ratio)
+        title = f"**{method.title}**" if method.is_own else method.title
+        memory = [run.peak_mb for run in found if run.peak_mb is not None]
+        lines.append(
+            f"| {title} | {LEARNS_FROM[method.labels]} | {len(found)} | {_shown(means.worst_group)} | "
+            f"{_shown(means.average)} | {minus} | {np.median([run.seconds for run in found]):.2f} | "
+            f"{np.median([run.seconds_in_all for run in found]):.1f} | {max(memory, default=0):.0f} |"
+        )
+    return lines
+
+
+def _shown(figure: Any) -> str:
+    return f"{100 * figure.mean:.1f} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
+
+
+def summary(field: Path) -> list[str]:
+    """Return the lines of the table of all tasks: average / worst group, and their means over tasks."""
+    figures = {}
+    for name in TASKS:
+        if (field / name / "comparison.json").exists():
+            figures[name] = split_means(read_runs(field / name), ratio_of(field / name))
+    lines = [f"| method | learns from | {' | '.join(TASKS[name] for name in figures)} | mean |"]
+    lines.append("|---" * (len(figures) + 3) + "|")
+    rows = []
+    for key, method in BY_KEY.items():
+        cells = [found.get(key) for found in figures.values()]
+        if all(cells):
+            pairs = [(100 * c.worst_group.mean, 100 * c.average.mean) for c in cells]  # type: ignore[union-attr]
+            rows.append((method, pairs, np.mean(pairs, axis=0)))
+    for method, pairs, mean in sorted(rows, key=lambda row: -row[2][0]):
+        title = f"**{method.title}**" if method.is_own else method.title
+        shown = " | ".join(f"{worst:.1f} / {average:.1f}" for worst, average in [*pairs, mean])
+        lines.append(f"| {title} | {LEARNS_FROM[method.labels]} | {shown} |")
+    return lines
+
+
+def gallery_table(folder: Path, attribute: str) -> list[str]:
+    """Return the lines of the table of the gallery for one attribute, smallest skew first."""
+    found = json.loads((folder / "rankings.json").read_text())
+    lines = [
+        f"{found['answer']} {found['recommendation']}",
+        "",
+        "| method | splits | MaxSkew | order inside groups | 5th percentile | NDKL | average precision, points | "
+        "unrelated task, points | mitigator minus this | fit, s | memory, MB |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    rows = [(row, figures) for row in found["rows"] for figures in row["figures"]]
+    for row, f in sorted(rows, key=lambda entry: entry[1]["max_skew"]["mean"]):
+        skew, precision, other = f["max_skew"], f["average_precision"], row["unrelated"]
+        against = row["against"].get(attribute)
+        minus = f"{against['difference']:+.3f} [{against['low']:+.3f}, {against['high']:+.3f}]" if against else ""
+        title = f"**{row['title']}**" if row["method"] == "embedding" else row["title"]
+        lines.append(
+            f"| {title} | {skew['seeds']} | {skew['mean']:.3f} [{skew['low']:.3f}, {skew['high']:.3f}] | "
+            f"{f['rank_correlation']['mean']:.3f} | {f['low_correlation']['mean']:.3f} | {f['ndkl']['mean']:.3f} | "
+            f"{_points(precision)} | {_points(other)} | {minus} | {row['seconds']:.2f} | {row['peak_mb'] or 0:.0f} |"
+        )
+    return lines
+
+
+def _points(figure: Any) -> str:
+    return "" if figure is None else f"{100 * figure['mean']:+.1f}"
+
+
+def sides(method: Method) -> str:
+    """Return what a method changes: images, prompts, both, or the classifier alone."""
+    kind = method.estimator
+    if method.is_own:
+        return "images and prompts"
+    changed = [name for name, does in (("images", kind.changes_embeddings), ("prompts", kind.changes_prompts)) if does]
+    return " and ".join(changed) or "classifier"
+
+
+def methods_table() -> list[str]:
+    """Return the lines of the table of all methods, from the code."""
+    ranked = {method.key for method in ranking_methods()}
+    lines = [
+        "| method | `--method` | labels in training | S on images | prompts of S | class prompts | changes | by gradient "
+        "| free queries | paper |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for method in METHODS:
+        needs = None if method.is_own else method.estimator.needs
+        paper = "Dehdashtian et al. 2024, arXiv:2403.15593" if needs is None else needs.paper
+        reads = method.needs_sensitive
+        lines.append(
+            f"| {method.title} | `{method.key}` | {LEARNS_FROM[method.labels]} | "
+            f"{'true' if method.labels == 'all' else 'read from prompts' if reads else '–'} | "
+            f"{'yes' if reads and method.labels != 'all' else '–'} | {'yes' if method.needs_text else '–'} | "
+            f"{sides(method)} | {'yes' if method.gradient else '–'} | {'yes' if method.key in ranked else '–'} | {paper} |"
+        )
+    return lines
+
+
+def tables(field: Path) -> list[str]:
+    """Return the page of all tables."""
+    lines = ["# The field: all tables", ""]
+    lines += ["## All tasks", "", "Worst group / average, per cent.", "", *summary(field), ""]
+    for name, title in TASKS.items():
+        if (field / name / "comparison.json").exists():
+            lines += [f"## {title[0].upper()}{title[1:]}", "", *task_table(field / name), ""]
+    for folder in sorted(field.glob("gallery-*")):
+        if (folder / "rankings.json").exists():
+            attribute = folder.name.removeprefix("gallery-")
+            lines += [f"## Gallery, {attribute}", "", *gallery_table(folder, attribute), ""]
+    return lines
+
+
+if __name__ == "__main__":
+    print("\n".join(methods_table() if sys.argv[1] == "methods" else tables(Path(sys.argv[2]))))
