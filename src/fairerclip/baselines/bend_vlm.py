@@ -17,8 +17,8 @@ from fairerclip.baselines.heads import (
     sensitive_codes,
     sensitive_values,
 )
-from fairerclip.baselines.orth_cali import compose_pairs
 from fairerclip.baselines.orth_proj import project, span
+from fairerclip.baselines.sentences import compose_pairs
 from fairerclip.baselines.training_data import Needs, Training, unit_prompts
 
 NEIGHBOURS = {"few": 100, "many": 10}
