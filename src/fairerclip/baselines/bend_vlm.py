@@ -131,11 +131,10 @@ class BendVLM(CosineHead):
         prompts = sensitive_values(data) if data.sensitive_prompts else []
         self.values_ = np.concatenate([np.empty((0, width)), *prompts])
         self.attributes_ = np.repeat(np.arange(len(prompts)), [len(part) for part in prompts]).astype(float)
-        pairs = [
-            np.empty((0, width)),
-            *(differences(rows) / 2 for rows in (data.counterfactual or {}).values()),
-        ]
-        self.sentences_ = np.concatenate(pairs)
+        sentences = (data.counterfactual or {}).values()
+        self.sentences_ = np.concatenate(
+            [np.empty((0, width)), *(differences(part) / 2 for part in sentences)]
+        )
         rng = np.random.default_rng(seed_of(self.random_state))
         rows, groups = _references(sensitive_codes(data), data.weight, self.max_reference, rng)
         self.reference_ = data.X[rows].astype(np.float32)

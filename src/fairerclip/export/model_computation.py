@@ -16,6 +16,7 @@ from fairerclip._util.types import F64
 from fairerclip.baselines import BASELINES
 from fairerclip.baselines.adapter import Adapted, Adapter
 from fairerclip.baselines.baseline import Baseline
+from fairerclip.baselines.bend_vlm import BendVLM
 from fairerclip.baselines.clip_clip import CLIPClip
 from fairerclip.baselines.dear import DeAR
 from fairerclip.baselines.heads import CosineHead, LinearHead
@@ -79,7 +80,7 @@ def parts_of(model: Any) -> tuple[str, ...]:
         has = {
             "classifier": True,
             "image": model.changes_embeddings,
-            "text": model.changes_prompts,
+            "text": model.changes_prompts and not isinstance(model, BendVLM),
         }
         return tuple(part for part in PARTS if has[part])
     best = " (give its best_estimator_)" if hasattr(model, "best_estimator_") else ""
@@ -127,6 +128,8 @@ def _why_not(model: Any, part: str, parts: Sequence[str]) -> str:
             ": with decision='target' the scores are inner products with weights of the classes, and no other prompt "
             "has any; fit with decision='prompts' for a text encoder, or use EmbeddingMitigator"
         )
+    elif part == "text" and isinstance(model, BendVLM):
+        reason += ": it compares every prompt with reference images; `transform_text` maps prompts"
     elif part == "image":
         reason += ": it classifies the embeddings as they are"
     return f"{reason}. Export {' or '.join(parts)}"
