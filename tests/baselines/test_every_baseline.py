@@ -322,9 +322,10 @@ def test_classes_are_queries_like_any_other_where_there_are_free_queries(embeddi
 
 @every
 def test_methods_that_learn_from_prompts_alone_are_the_same_on_other_rows(embeddings, model):
-    e, other = embeddings(seed=1, n_classes=3), embeddings(seed=2, n_classes=3)
+    e = embeddings(seed=1, n_classes=3)
+    other = np.random.default_rng(0).permutation(len(e.X))[:60]
     given = {"text": e.text, "sensitive_text": e.sensitive_text, "validation": (e.X, e.y, e.s)}
     first = clone(model).fit(e.X, e.y, **given)
-    second = clone(model).fit(other.X, other.y, **given)
+    second = clone(model).fit(e.X[other], e.y[other], **given)
     same = np.array_equal(first.scores(e.X), second.scores(e.X))
     assert same == model.prompts_alone

@@ -10,6 +10,7 @@ from fairerclip.errors import ResultsFileError
 from fairerclip.study.comparison import Comparison
 from fairerclip.study.jobs import read_stored
 from fairerclip.study.paper.entry_result import EntryResult
+from fairerclip.study.ranking_comparison import RankingComparison
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference"
 FIRST = {
@@ -44,7 +45,11 @@ described = pytest.mark.skipif(not DESCRIBED, reason="pydantic before 2.13 leave
 
 @pytest.mark.parametrize(
     ("name", "model"),
-    [("comparison", Comparison), pytest.param("reproduction", EntryResult, marks=described)],
+    [
+        ("comparison", Comparison),
+        ("rankings", RankingComparison),
+        pytest.param("reproduction", EntryResult, marks=described),
+    ],
 )
 def test_the_published_schemas_of_studies_are_current(name, model):
     schema = model.model_json_schema(mode="serialization")
