@@ -107,6 +107,16 @@ REPLACED: list[Parameters] = [
     ),
 ]
 """Shares of dimensions and limits of uncertainty of SFID, the published ones first."""
+SUBSPACES: list[Parameters] = [
+    {"directions": 5, "C": 1.0},
+    *(
+        {"directions": number, "C": C}
+        for C in (1.0, 0.1, 0.01, 1e-3)
+        for number in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
+        if (number, C) != (5, 1.0)
+    ),
+]
+"""Of SPD: the published number of directions first, and penalties from the default to strong ones."""
 NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": k} for k in (5, 10, 25, 50, 100, 250, 500, 1000))]
 """Of BendVLM: the published number for the number of values first."""
 NEUTRAL: list[Parameters] = [
@@ -245,6 +255,7 @@ METHODS = (
     Method("tie", "TIE*", "none", "TIE", {}, SCALES, seeded=False, needs_sensitive=True),
     Method("clip-clip", "CLIP-clip", "none", "CLIPClip", {}, KEPT, seeded=False, needs_sensitive=True),
     Method("sfid", "SFID", "none", "SFID", {}, REPLACED, needs_sensitive=True),
+    Method("spd", "SPD", "none", "SPD", {}, SUBSPACES, needs_sensitive=True),
     Method("bend-vlm", "BendVLM", "none", "BendVLM", {}, NEIGHBOURS, needs_sensitive=True),
     Method(
         "fairclip-2022",
