@@ -111,12 +111,12 @@ SUBSPACES: list[Parameters] = [
     {"directions": 5, "C": 1.0},
     *(
         {"directions": number, "C": C}
-        for C in (1.0, 0.1, 0.01, 1e-3)
-        for number in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15)
+        for C in (1.0, 0.1, 0.01, 10.0)
+        for number in range(1, 11)
         if (number, C) != (5, 1.0)
     ),
 ]
-"""Of SPD: the published number of directions first, and penalties from the default to strong ones."""
+"""Of SPD: the published number of directions first, and penalties around the default."""
 NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": k} for k in (5, 10, 25, 50, 100, 250, 500, 1000))]
 """Of BendVLM: the published number for the number of values first."""
 NEUTRAL: list[Parameters] = [
