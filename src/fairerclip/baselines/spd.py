@@ -117,7 +117,7 @@ class SPD(CosineHead):
     @property
     def title(self) -> str:
         """Name of the method."""
-        return "SPD"
+        return "SPD, subspace projection"
 
     def _learn(self, data: Training) -> None:
         check_count("directions", self.directions)
