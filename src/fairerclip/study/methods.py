@@ -107,7 +107,6 @@ REPLACED: list[Parameters] = [
     ),
 ]
 """Shares of dimensions and limits of uncertainty of SFID, the published ones first."""
-NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": round(5 * 1.15**k)} for k in range(39))]
 SUBSPACES: list[Parameters] = [
     {"directions": 5, "C": 1.0},
     *(
@@ -118,7 +117,7 @@ SUBSPACES: list[Parameters] = [
     ),
 ]
 """Of SPD: the published number of directions first, and penalties around the default."""
-NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": k} for k in (5, 10, 25, 50, 100, 250, 500, 1000))]
+NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": round(5 * 1.15**k)} for k in range(39))]
 """Of BendVLM: the published number for the number of values first."""
 NEUTRAL: list[Parameters] = [
     {"strength": 100.0, "prompt_share": 0.5, "keep": 1.0},
