@@ -117,7 +117,7 @@ SUBSPACES: list[Parameters] = [
     ),
 ]
 """Of SPD: the published number of directions first, and penalties around the default."""
-NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": k} for k in (5, 10, 25, 50, 100, 250, 500, 1000))]
+NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": round(5 * 1.15**k)} for k in range(39))]
 """Of BendVLM: the published number for the number of values first."""
 NEUTRAL: list[Parameters] = [
     {"strength": 100.0, "prompt_share": 0.5, "keep": 1.0},
@@ -127,6 +127,11 @@ NEUTRAL: list[Parameters] = [
         for share in (0.0, 0.5, 1.0)
         for keep in (0.0, 1.0)
         if (strength, share, keep) != (100.0, 0.5, 1.0)
+    ),
+    *(
+        {"strength": strength, "prompt_share": 0.5, "keep": keep}
+        for strength in (0.3, 300.0)
+        for keep in (0.0, 1.0)
     ),
 ]
 """Of the neutral representation, the default first."""
