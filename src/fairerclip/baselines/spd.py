@@ -188,7 +188,7 @@ class NullSpaces:
         solution = next(path)
         if not solution.converged:
             warn_unconverged(
-                f"a classifier of S with C={self.C:g} is not at its minimum after {solution.steps} steps",
+                f"a classifier of S with C={self.C!r} is not at its minimum after {solution.steps} steps",
                 "lower C",
             )
         weights = solution.coef - solution.coef @ basis.T @ basis
