@@ -20,7 +20,7 @@ from fairerclip.inputs.target import ResolvedTarget, resolve_target
 PAIR_KINDS = ("harmful", "helpful")
 """Kinds of ``text_pairs``."""
 VANISHED = 1e-10
-"""A unit prompt that a map makes shorter than this counts as zero: the rest is rounding error."""
+"""A unit row that a map makes shorter than this counts as zero: the rest is rounding error."""
 
 
 class Needs(NamedTuple):
@@ -199,6 +199,18 @@ def text_pairs_of(given: Any, width: int) -> dict[str, F64] | None:
             f'text_pairs must be a mapping with "harmful", "helpful" or both; got {given!r:.60}'
         )
     return {kind: unit_pairs(pairs, width, f"text_pairs[{kind!r}]") for kind, pairs in given.items()}
+
+
+def unit_or_zero(rows: F64) -> F64:
+    """Return mapped images (b, p) at unit length; one of which a map left rounding errors alone becomes zero.
+
+    Examples
+    --------
+    >>> unit_or_zero(np.array([[3.0, 4.0], [1e-16, -2e-16]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    there = np.linalg.norm(rows, axis=1, keepdims=True) > VANISHED
+    return np.asarray(unit_rows(np.where(there, rows, 0.0)))
 
 
 def unit_prompts(T: F64, step: str) -> F64:
