@@ -243,19 +243,20 @@ def _choose(
     """Return the best setting on the validation rows, its model, whether it keeps the order, and the number tried.
 
     It has the smallest mean MaxSkew of those with a mean rank correlation of at least ``floor``; if none has, it is the
-    one with the largest.
+    one with the largest. Without labelled validation rows it is the first, which is not known to keep the order.
     """
     experiment = given.experiment
     groups = experiment.groups(experiment.task.val) if "val" in experiment.task.splits else None
-    if groups is None or len(method.candidates) == 1:
+    if groups is None:
         first = dict(method.candidates[0])
-        return first, given.fit(method, first, seed), True, 1
+        return first, given.fit(method, first, seed), False, 1
     judged = RankedRows.of(experiment.task.val, groups, given.queries)
     best: tuple[tuple[bool, float], dict[str, Any], Baseline] | None = None
     for parameters in method.candidates:
         model = given.fit(method, parameters, seed)
         skews, correlations = judged.figures(model.query_scores(judged.X, given.queries))
-        inside = float(np.nanmean(correlations))
+        # Scores that are equal inside every group keep nothing of the order.
+        inside = float(np.nanmean(correlations)) if np.isfinite(correlations).any() else -1.0
         merit = (inside >= floor, -float(skews.mean()) if inside >= floor else inside)
         if best is None or merit > best[0]:
             best = merit, dict(parameters), model
