@@ -8,7 +8,7 @@ import pytest
 
 from fairerclip import EmbeddingMitigator
 from fairerclip.baselines import LEACE
-from fairerclip.data import resplit, simulate
+from fairerclip.data import SentencePairs, Sentences, resplit, simulate
 from fairerclip.errors import LabelError, OutputExistsError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import correlation_inside_groups, max_skew
@@ -191,6 +191,12 @@ def test_the_answer_names_losses_first_and_leaves_out_who_scrambles_the_order():
 
 
 def test_what_cannot_be_compared_is_refused(gallery):
+    with pytest.raises(ParameterError, match="k must be"):
+        compare_rankings(gallery, RankingOptions(k=10**6))
+    other = simulate("waterbirds", scale=0.1, width=48)
+    unlabelled = replace(other, splits={"test": replace(other.test, y=np.full(len(other.test), -1))})
+    with pytest.raises(LabelError, match="unrelated task with class prompts and target labels"):
+        compare_rankings(gallery, unrelated=unlabelled)
     task = gallery.task
     with pytest.raises(ParameterError, match="no method 'probe'"):
         compare_rankings(gallery, RankingOptions(methods=("probe",)))
@@ -261,3 +267,20 @@ def test_means_over_fewer_splits_are_corrected_and_intervals_stay_in_the_range()
     assert (figures["few"].low, figures["few"].high) == (0, 1)
     assert figures["one"].mean == pytest.approx(0.7)
     assert (figures["one"].low, figures["one"].high) == (0, 1)  # nothing is known of the spread of one split
+
+
+def test_methods_are_given_the_sentences_of_the_task_for_them():
+    task = simulate("gallery", scale=0.15, width=48, seed=2)
+    about = Sentences(text=task.sensitive["sex"].text[:1], prompts=("a woman",))
+    pairs = SentencePairs(text=task.sensitive["sex"].text[None], prompts=(("a woman", "a man"),))
+    given = RankingTask.of(Experiment.of(replace(task, spurious=about, harmful=pairs), ["sex", "race"]))
+    assert given.fit(BY_KEY["orth-proj"], {}, 0).diagnostics_["projected"] == "spurious sentences"
+    assert given.fit(BY_KEY["roboshot"], {}, 0).diagnostics_["pairs"] == "given"
+    assert given.fit(BY_KEY["rotation"], {}, 0).diagnostics_["directions"] > 1
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_method_that_is_named_twice_is_one_row(gallery):
+    found = compare_rankings(gallery, RankingOptions(methods=("zero-shot", "zero-shot"), jobs=1))
+    assert [row.method for row in found.rows] == ["zero-shot"]
+    assert len(found.rows[0].runs) == 1

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fairerclip import __version__
-from fairerclip._util.checks import check_interval, check_range
+from fairerclip._util.checks import check_count, check_interval, check_range
 from fairerclip._util.types import F64
 from fairerclip.auditing.display_names import base_name
 from fairerclip.auditing.run import digest
@@ -38,7 +38,13 @@ from fairerclip.study.ranking_comparison import (
     RankingSettings,
 )
 from fairerclip.study.ranking_page import answer_of_rankings
-from fairerclip.study.ranking_run import CANDIDATES, ranking_methods, run_ranking, why_no_rankings
+from fairerclip.study.ranking_run import (
+    CANDIDATES,
+    ranking_methods,
+    run_ranking,
+    unrelated_rows,
+    why_no_rankings,
+)
 from fairerclip.study.split_figures import CONFIDENCE, half_width, levelled_mean, overlap_ratio
 from fairerclip.study.workers import Failure
 
@@ -143,11 +149,14 @@ def _check(experiment: Experiment, options: RankingOptions, unrelated: Task | No
     reason = why_no_rankings(experiment)
     if reason is not None:
         raise LabelError(f"rankings of {name} cannot be compared: {reason}")
-    if ranked_split(experiment) in (None, "train"):
+    split = ranked_split(experiment)
+    if split is None or split == "train":
         raise LabelError(
             f"rankings of {name} cannot be compared: it has no test or validation rows with sensitive labels"
         )
     check_interval("floor", options.floor, -1, 1, "[]")
+    if options.k is not None:
+        check_count("k", options.k, len(experiment.task.splits[split]))
     if options.splits is not None:
         check_range("splits", options.splits)
         check_range("gradient_splits", options.gradient_splits)
@@ -160,12 +169,14 @@ def _check(experiment: Experiment, options: RankingOptions, unrelated: Task | No
             f"{unrelated.name} is {unrelated.width} wide and {name} {experiment.task.width}; the unrelated task must "
             "be of the same encoder"
         )
+    if unrelated is not None:
+        unrelated_rows(unrelated)
 
 
 def _chosen(keys: Sequence[str] | None) -> list[Method]:
     known = {method.key: method for method in ranking_methods()}
     check_known(keys or (), known)
-    return list(known.values()) if keys is None else [known[key] for key in keys]
+    return list(known.values()) if keys is None else [known[key] for key in dict.fromkeys(keys)]
 
 
 def _run(

@@ -123,7 +123,16 @@ class RankingTask:
             text=dict(zip(self.names, self.queries, strict=True)),
             sensitive_features=self.read_values,
             sensitive_text=_prompts(self.experiment),
+            **self._sentences(method),
         )
+
+    def _sentences(self, method: Method) -> dict[str, Any]:
+        """Return the sentences of the task that a method uses, of classes those that are queries."""
+        used = method.estimator.sentences
+        given = {name: texts for name, texts in self.experiment.sentences().items() if name in used}
+        if named := given.pop("counterfactual_text", None):
+            given["counterfactual_text"] = {k: named[k] for k in self.names if k in named} or None
+        return given
 
 
 def _prompts(experiment: Experiment) -> dict[str, dict[str, Any]] | None:
@@ -337,15 +346,19 @@ def known_answers(experiment: Experiment, rows: Split) -> Iterator[tuple[F64, ND
 
 def unrelated_change(model: Baseline, task: Task) -> float:
     """Return by how much the zero-shot accuracy on another task's test rows changes under the maps of a model."""
-    rows = task.splits.get("test") or next(iter(task.splits.values()))
-    if task.text_target is None or rows.y is None:
-        raise LabelError(f"{task.name}: expected an unrelated task with class prompts and target labels")
-    known = np.flatnonzero(rows.y >= 0)
-    X, y = np.asarray(rows.X)[known], rows.y[known]
-    text = np.asarray(task.text_target, dtype=np.float64)
+    X, y, text = unrelated_rows(task)
     before = (unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1)
     after = model.query_scores(X, text).argmax(axis=1)
     return float(np.mean(after == y) - np.mean(before == y))
+
+
+def unrelated_rows(task: Task) -> tuple[NDArray[Any], NDArray[Any], F64]:
+    """Return the labelled test rows (n, p) of another task, their classes (n,) and the class prompts (c, p)."""
+    rows = task.splits.get("test") or next(iter(task.splits.values()))
+    if task.text_target is None or rows.y is None or not (rows.y >= 0).any():
+        raise LabelError(f"{task.name}: expected an unrelated task with class prompts and target labels")
+    known = np.flatnonzero(rows.y >= 0)
+    return np.asarray(rows.X)[known], rows.y[known], np.asarray(task.text_target, dtype=np.float64)
 
 
 def why_no_rankings(experiment: Experiment) -> str | None:
