@@ -6,7 +6,7 @@ REAL_DATA ?= ../shared/data
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo docs test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
+.PHONY: field audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo docs test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
 	picture proofs rankings real reproduce serve-load clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
@@ -150,6 +150,17 @@ real: $(VENV)/dev.done
 	$(BIN)/python benchmarks/resampled.py rank $(REAL_DATA)/fairface.npz -o $(RESAMPLED) --splits $(SPLITS)
 	$(BIN)/python benchmarks/resampled_table.py $(RESAMPLED) $(TASKS)
 	$(BIN)/python benchmarks/degrade.py $(REAL_DATA)
+
+# Every method on resampled splits of the four tasks and of the gallery, the tables of docs/field.md: about 20 core minutes for each split, and as
+# much again for each of the first five, which train by gradient. Runs are kept in FIELD and taken up again.
+FIELD ?= field
+GALLERY := --queries $(REAL_DATA)/fairface_queries.npz --unrelated $(REAL_DATA)/pacs.npz
+field: $(VENV)/dev.done
+	for task in celeba_blond celeba_cheekbones celeba_attractive pacs; do \
+	  $(BIN)/fairerclip compare $(REAL_DATA)/$$task.npz --splits $(SPLITS) -o $(FIELD)/$$task || exit 1; done
+	for name in sex race; do $(BIN)/fairerclip compare $(REAL_DATA)/fairface.npz --sensitive $$name $(GALLERY) \
+	  --splits $(SPLITS) -o $(FIELD)/gallery-$$name || exit 1; done
+	$(BIN)/python benchmarks/field.py tables $(FIELD)
 
 # FairerCLIP as it comes and searched against other methods that choose on the same rows, with many labels, few, or none:
 # the first tables of docs/benchmarks/comparison.md; about two hours on two cores. Runs are kept in CHOICE and taken up again.

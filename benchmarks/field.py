@@ -22,6 +22,7 @@ import numpy as np
 from fairerclip.study.comparison import MethodRun
 from fairerclip.study.method import Method
 from fairerclip.study.methods import LEARNS_FROM, METHODS
+from fairerclip.study.paired_methods import RANK
 from fairerclip.study.ranking_run import ranking_methods
 from fairerclip.study.split_figures import half_width, split_means
 
@@ -34,6 +35,15 @@ TASKS = {
 BY_KEY = {method.key: method for method in METHODS}
 OWN = {"none": "none", "target": "target", "all": "all", "validation": "none"}
 """Labels of the row of FairerCLIP that a method is compared with."""
+OWN_PAPER = "Dehdashtian et al. 2024, arXiv:2403.15593"
+CONVEX = ("LinearProbe", "WiSE", "JTT", "AFR", "PPA", "DFR", "LEACE")
+SOLUTIONS = {method.home: "closed form" for method in METHODS} | {
+    **dict.fromkeys(CONVEX, "convex"),
+    "PRISM": "descent on prompts",
+    "SFID": "random forest",
+    "SPD": "random forest",
+}
+"""How a method that is not trained by gradient on rows is solved."""
 Runs = dict[str, list[MethodRun]]
 
 
@@ -107,10 +117,40 @@ def summary(field: Path) -> list[str]:
         if all(cells):
             pairs = [(100 * c.worst_group.mean, 100 * c.average.mean) for c in cells]  # type: ignore[union-attr]
             rows.append((method, pairs, np.mean(pairs, axis=0)))
+    if not rows:
+        return [*lines, ""]
     for method, pairs, mean in sorted(rows, key=lambda row: -row[2][0]):
         title = f"**{method.title}**" if method.is_own else method.title
         shown = " | ".join(f"{worst:.1f} / {average:.1f}" for worst, average in [*pairs, mean])
         lines.append(f"| {title} | {LEARNS_FROM[method.labels]} | {shown} |")
+    return lines
+
+
+def losses(folder: Path) -> list[str]:
+    """Return a sentence for each kind of labels: FairerCLIP against the best other method that uses no more labels.
+
+    The best is the one against which FairerCLIP does worst over the splits that both have, two at least.
+    """
+    runs, ratio = read_runs(folder), ratio_of(folder)
+    lines = []
+    for labels in ("none", "target", "all"):
+        own = {run.seed: run.report.worst.accuracy for run in runs.get(f"fairerclip-{labels}", [])}
+        found = []
+        for key, others in runs.items():
+            if BY_KEY[key].is_own or RANK[BY_KEY[key].labels] > RANK[labels]:
+                continue
+            pairs = [own[run.seed] - run.report.worst.accuracy for run in others if run.seed in own]
+            if len(pairs) >= 2:
+                found.append((float(np.mean(pairs)), np.array(pairs), BY_KEY[key].title))
+        if found:
+            mean, values, title = min(found, key=lambda entry: entry[0])
+            half = half_width(values, ratio)
+            verdict = "not told apart" if abs(mean) <= half else "worse" if mean < 0 else "better"
+            lines.append(
+                f"- FairerCLIP with {LEARNS_FROM[labels]} minus the best other method, {title}: worst group "
+                f"{100 * mean:+.1f} [{100 * (mean - half):+.1f}, {100 * (mean + half):+.1f}] points, {verdict} "
+                f"({len(values)} splits)."
+            )
     return lines
 
 
@@ -128,7 +168,9 @@ def gallery_table(folder: Path, attribute: str) -> list[str]:
     for row, f in sorted(rows, key=lambda entry: entry[1]["max_skew"]["mean"]):
         skew, precision, other = f["max_skew"], f["average_precision"], row["unrelated"]
         against = row["against"].get(attribute)
-        minus = f"{against['difference']:+.3f} [{against['low']:+.3f}, {against['high']:+.3f}]" if against else ""
+        minus = (
+            f"{against['difference']:+.3f} [{against['low']:+.3f}, {against['high']:+.3f}]" if against else ""
+        )
         title = f"**{row['title']}**" if row["method"] == "embedding" else row["title"]
         lines.append(
             f"| {title} | {skew['seeds']} | {skew['mean']:.3f} [{skew['low']:.3f}, {skew['high']:.3f}] | "
@@ -147,28 +189,49 @@ def sides(method: Method) -> str:
     kind = method.estimator
     if method.is_own:
         return "images and prompts"
-    changed = [name for name, does in (("images", kind.changes_embeddings), ("prompts", kind.changes_prompts)) if does]
+    changed = [
+        name
+        for name, does in (("images", kind.changes_embeddings), ("prompts", kind.changes_prompts))
+        if does
+    ]
     return " and ".join(changed) or "classifier"
+
+
+def solution(method: Method) -> str:
+    """Return how a method is solved."""
+    if method.gradient:
+        return "gradient"
+    return "closed form" if method.key == "leace" else SOLUTIONS[method.home]
 
 
 def methods_table() -> list[str]:
     """Return the lines of the table of all methods, from the code."""
     ranked = {method.key for method in ranking_methods()}
     lines = [
-        "| method | `--method` | labels in training | S on images | prompts of S | class prompts | changes | by gradient "
-        "| free queries | paper |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| method | `--method` | labels in training | S of training images | prompts of S | class prompts | changes | "
+        "solution | S | free queries | paper |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for method in METHODS:
-        needs = None if method.is_own else method.estimator.needs
-        paper = "Dehdashtian et al. 2024, arXiv:2403.15593" if needs is None else needs.paper
-        reads = method.needs_sensitive
-        lines.append(
-            f"| {method.title} | `{method.key}` | {LEARNS_FROM[method.labels]} | "
-            f"{'true' if method.labels == 'all' else 'read from prompts' if reads else '–'} | "
-            f"{'yes' if reads and method.labels != 'all' else '–'} | {'yes' if method.needs_text else '–'} | "
-            f"{sides(method)} | {'yes' if method.gradient else '–'} | {'yes' if method.key in ranked else '–'} | {paper} |"
-        )
+        kind = method.estimator
+        alone = not method.is_own and kind.prompts_alone
+        reads = method.needs_sensitive and not alone
+        cells = [
+            method.title,
+            f"`{method.key}`",
+            LEARNS_FROM[method.labels],
+            "true" if method.labels == "all" else "true or read from prompts" if reads else "–",
+            "yes" if method.needs_sensitive and method.labels != "all" else "–",
+            "yes" if method.needs_text else "–",
+            sides(method),
+            solution(method),
+            "categories, soft, numbers" if method.is_own else "categories" if method.needs_sensitive else "–",
+            "yes" if method.key in ranked else "–",
+            OWN_PAPER if method.is_own else kind.needs.paper,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    own = "no labels | true or read from prompts | yes | – | images | closed form | categories, soft, numbers | yes"
+    lines.append(f"| EmbeddingMitigator | `embedding` | {own} | [math](math.md#same-space) |")
     return lines
 
 
@@ -178,7 +241,8 @@ def tables(field: Path) -> list[str]:
     lines += ["## All tasks", "", "Worst group / average, per cent.", "", *summary(field), ""]
     for name, title in TASKS.items():
         if (field / name / "comparison.json").exists():
-            lines += [f"## {title[0].upper()}{title[1:]}", "", *task_table(field / name), ""]
+            lines += [f"## {title[0].upper()}{title[1:]}", "", *losses(field / name), ""]
+            lines += [*task_table(field / name), ""]
     for folder in sorted(field.glob("gallery-*")):
         if (folder / "rankings.json").exists():
             attribute = folder.name.removeprefix("gallery-")

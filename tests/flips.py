@@ -37,7 +37,7 @@ KINDS = {
         for name in ("perceptionclip", "prism", "roboshot", "rotation", "tie")
     },
     "baseline zeroshot": "baseline-7/zeroshot",
-    **{f"baseline {name}": f"baseline-7/{name}" for name in ("bendvlm", "clipclip", "dear", "sfid")},
+    **{f"baseline {name}": f"baseline-7/{name}" for name in ("bendvlm", "clipclip", "dear", "sfid", "spd")},
     **{f"baseline {name}": f"baseline-7/{name}" for name in ("neutralrepresentation", "promptdebiasing")},
 }
 FILES = ("model.safetensors", "fairerclip.json", "README.md")

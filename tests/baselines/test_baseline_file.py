@@ -14,6 +14,7 @@ from fairerclip.baselines import (
     DFR,
     LEACE,
     SFID,
+    SPD,
     BendVLM,
     CLIPClip,
     LinearProbe,
@@ -44,6 +45,7 @@ MODELS = [
     WiSE(0.3),
     CLIPClip(0.5),
     SFID(0.2, max_rows=60, random_state=3),
+    SPD(2, max_rows=60, random_state=3),
     BendVLM(5, max_reference=20, random_state=3),
     NeutralRepresentation(3.0),
 ]

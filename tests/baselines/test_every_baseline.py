@@ -21,6 +21,7 @@ from fairerclip.baselines import (
     PPA,
     PRISM,
     SFID,
+    SPD,
     TIE,
     BendVLM,
     CLIPClip,
@@ -71,6 +72,7 @@ MODELS = [
     PPA(random_state=0),
     CLIPClip(),
     SFID(max_rows=60, random_state=0),
+    SPD(2, max_rows=60, random_state=0),
     BendVLM(random_state=0),
     NeutralRepresentation(),
 ]

@@ -12,6 +12,7 @@ from fairerclip.baselines import (
     PPA,
     PRISM,
     SFID,
+    SPD,
     CLIPClip,
     LinearProbe,
     NeutralRepresentation,
@@ -139,6 +140,7 @@ KINDS = {
             PPA(random_state=0),
             CLIPClip(),
             SFID(0.2, random_state=0),
+            SPD(2, random_state=0),
             NeutralRepresentation(),
         )
     },

@@ -23,6 +23,7 @@ from fairerclip.baselines import (
     PPA,
     PRISM,
     SFID,
+    SPD,
     TIE,
     Adapter,
     BendVLM,
@@ -129,6 +130,7 @@ def models() -> dict[str, object]:
     for model in (
         CLIPClip(),
         SFID(0.3, random_state=0),
+        SPD(2, random_state=0),
         BendVLM(5, max_reference=8, random_state=0),
         NeutralRepresentation(),
         DeAR(epochs=3, random_state=0),

@@ -128,6 +128,7 @@ NOT_FIGURES = {
     "auditing/sections/pictures.py": "edges of bins as data",
     "auditing/run.py": "seconds as data",
     "auditing/rewording.py": "a cosine in an error message",
+    "baselines/afr.py": "parameters in a warning",
     "baselines/dfr.py": "a parameter in a warning",
     "baselines/linear_probe.py": "a grid of parameters",
     "baselines/logistic.py": "parameters in error messages",

@@ -144,3 +144,18 @@ def test_workers_see_no_interrupt_and_end_with_a_parent_that_was_killed(tmp_path
     blocked = int(file.read_text(), 16)
     assert blocked & 1 << (signal.SIGINT - 1)
     assert not blocked & 1 << (signal.SIGTERM - 1)
+
+
+def test_a_fresh_call_is_the_first_of_its_process():
+    calls = [Call(os.getpid, {}, fresh=number in (2, 4)) for number in range(6)]
+    answers = {}
+    run_calls(
+        calls,
+        lambda number, answer: answers.__setitem__(number, answer.value),
+        processes=1,
+        calls_per_process=9,
+    )
+    found = [answers[number] for number in range(6)]
+    assert found[0] == found[1] != found[2]
+    assert found[2] == found[3] != found[4]
+    assert found[4] == found[5]

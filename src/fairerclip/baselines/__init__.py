@@ -26,6 +26,7 @@ BASELINES = {
     "RoboShot": "roboshot",
     "Rotation": "rotation",
     "SFID": "sfid",
+    "SPD": "spd",
     "TIE": "tie",
     "WiSE": "wise",
     "ZeroShot": "zero_shot",

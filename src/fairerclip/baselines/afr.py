@@ -60,8 +60,8 @@ class AFR(L2Probe, LinearHead):
 
     Differences from the paper: it trains a whole network on the first part; here the encoder is frozen and the first
     head is a probe. The second stage is solved to convergence and not by 100 to 500 steps, so that λ must be positive.
-    Rows are not augmented. This is a new implementation from the paper; no licence file was found with the published
-    code.
+    Rows are not augmented. This is a new implementation from the paper. No licence file was found in the listing of the
+    repository of the published code.
 
     References
     ----------

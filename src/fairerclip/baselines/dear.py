@@ -56,7 +56,8 @@ class DeAR(Recipe, CosineHead):
     crossed. If S has one value, the classifier knows nothing to hide, and φ(x) = x. With validation rows the epoch with
     the best worst-group accuracy on them is kept, otherwise the last one.
 
-    Differences from the paper: it adds the negative cross-entropy of the classifier, which has no lower bound, and
+    Details of the losses of the paper are known from its abstract and introduction only. As far as these tell, it
+    differs: it adds the negative cross-entropy of the classifier, which has no lower bound, and
     the entropy for some attributes; here the divergence from uniform probabilities, which is zero at best, has the
     place of both. Its classifier is a network with a head for every attribute, and learns from true labels of
     FairFace. Here it is linear with a large weight decay, because a small change of x misleads a network or an
@@ -64,7 +65,7 @@ class DeAR(Recipe, CosineHead):
     queries fell from 0.19 to 0.09, and with a network of 128 units to 0.12. The classifier sees φ(x) at unit length,
     as cosines do. Step sizes and weights are ours, for unit rows, with the optimiser of the other methods by
     gradient. A patent on the method was granted (US 12430898). We know of no released code; this is a new
-    implementation from the paper.
+    implementation.
 
     References
     ----------

@@ -69,6 +69,12 @@ def sensitive_values(data: Training) -> list[F64]:
     return np.split(values, np.cumsum(data.attribute_sizes)[:-1])
 
 
+def mean_prompt(data: Training, text: F64) -> F64:
+    """Return the mean (p,) of class prompts (c, p) and of the prompts of sensitive values, if there are any."""
+    values = sensitive_values(data) if data.sensitive_prompts else ()
+    return np.asarray(np.concatenate([text, *values]).mean(axis=0))
+
+
 def differences(rows: F64) -> F64:
     """Return the differences (d, p) of every two rows (m, p), without those that are rounding errors.
 

@@ -49,8 +49,8 @@ class JTT(L2Probe, LinearHead):
     Differences from the paper: it trains a whole network twice by gradient descent, and stops the first training
     early to keep errors. Here the encoder is frozen, both probes are fitted to convergence, and the penalty
     ``first_C`` takes the place of the early stop. A probe with a weak penalty may have no errors on its training
-    rows; JTT is then the plain probe. This is a new implementation from the paper; no licence file was found
-    with the published code.
+    rows; JTT is then the plain probe. This is a new implementation from the paper. No licence file was found in the
+    listing of the repository of the published code.
 
     References
     ----------

@@ -53,7 +53,8 @@ class NeutralRepresentation(CosineHead):
     whatever the rows are, so they count through their means alone. The inverse is computed in the span of d and t
     (Woodbury identity). For λ → ∞ and μ = 0, R is the orthogonal projection off the d. O(n·p) time for the means.
 
-    What the paper has: the prototypes are prompts "a photo of a {value}" behind word vectors that are learned by
+    Details of the losses of the paper are known from its abstract and introduction only. As far as these tell, it
+    has: the prototypes are prompts "a photo of a {value}" behind word vectors that are learned by
     gradient with labels of target and sensitive attributes (Attribute Prototype Learning), and the square
     re-representation matrix is learned by gradient under separate constraints for target and bias attributes
     (Representation Neutralization). Differences: there are no word vectors in embedding space, so prompts and mean

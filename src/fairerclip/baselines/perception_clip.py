@@ -67,8 +67,8 @@ class PerceptionCLIP(Baseline):
     have as many; the order is not checked, since sentences do not tell their context. Then ``t_z`` is the normalised
     mean of the sentences of a context. Without them, sentences are composed: ``t_yz = n(n(t_y) + n(u_z))``, where u_z
     is the prompt of a value or the normalised sum of those of a combination, and ``t_z = n(u_z)``. The paper writes
-    sentences, and several of them for a context. The released code has no licence; this is a new implementation from
-    the paper. O(n·p·c·z) time.
+    sentences, and several of them for a context. This is a new implementation; the released code was read for facts,
+    and nothing of it was copied. No licence file was found in the listing of its repository. O(n·p·c·z) time.
 
     References
     ----------

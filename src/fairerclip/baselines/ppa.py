@@ -40,8 +40,7 @@ class PPA(LinearHead):
     first_C : float, default=0.01
         Inverse strength of the penalty of the biased probe.
     folds : int, default=5
-        Number of folds in which the biased probe predicts rows it was not fitted on; 1 predicts its own training rows,
-        as published.
+        Number of folds in which the biased probe predicts rows it was not fitted on; 1 predicts its own training rows.
     standardize, max_iter, tol
         As in `LinearProbe`, for both probes.
     random_state : int, RandomState or None
@@ -67,11 +66,12 @@ class PPA(LinearHead):
     The intercept is free, so that ``b + τ·ln β`` does not depend on τ, and the correction is exactly ``−τ·ln β`` added
     to the intercepts of the plain probe over groups. The same holds for the class prior of the biased probe.
 
-    Differences from the paper: it has no intercept (``h(x) = Wx``), trains by gradient descent, and takes in-sample
-    predictions of the biased probe. A converged probe may get all its training rows right, so predictions are out of
-    fold here. The published aggregate is the sum; the mean predicts the same where every class has both groups, and it
-    stays fair to a class that has one. The published runs choose τ on validation rows. This is a new implementation
-    from the formulas of the paper.
+    What is known of the paper is a public summary of it: the projection off the class texts, a biased probe,
+    pseudo-groups, the adjustment of the logits by the group prior, and the aggregation to classes. The rest is our
+    reading of it and was not compared with the paper or its code: free intercepts, probes that are fitted to
+    convergence, C, and how τ is chosen. Two choices are deliberate. A converged probe may get all its training rows
+    right, so its predictions are out of fold here. The mean has the place of a sum over groups; it predicts the same
+    where every class has both groups, and it stays fair to a class that has one.
 
     References
     ----------

@@ -81,8 +81,9 @@ class PRISM(CosineHead):
 
     The paper trains on sentences that a language model writes, in batches. Here there are few pairs, so that every step
     uses all of them, up to 500 of each kind. The step size of 0.1 is for entries of W, which are about 1/√p at a random
-    start; a comparison tries smaller ones. The README of the released code says MIT; this is a new implementation from
-    the paper. It needs no torch: O(steps·k·p²) time for k sentences.
+    start; a comparison tries smaller ones. This is a new implementation; the released code, whose README says MIT, was
+    read for facts (sizes of batches, the start), and nothing of it was copied. It needs no torch: O(steps·k·p²) time
+    for k sentences.
 
     References
     ----------

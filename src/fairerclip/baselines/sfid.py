@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fairerclip._util.checks import check_count, check_interval
-from fairerclip._util.types import F64, Ints
+from fairerclip._util.types import F64
 from fairerclip.baselines.gradient.recipes import seed_of
-from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_codes, sensitive_values, varies
+from fairerclip.baselines.heads import CosineHead, class_prompts, mean_prompt, sensitive_codes, varies
+from fairerclip.baselines.sensitive_forest import predict_by_forest
 from fairerclip.baselines.shared_solutions import once
 from fairerclip.baselines.training_data import Needs, Training, unit_prompts
 
-N_TREES = 100
-"""Published number of trees."""
 REPLACED = 50 / 512
 """Published share of dimensions that are overwritten: 50 of the 512 of CLIP ViT-B/32."""
 
@@ -115,31 +113,23 @@ class SFID(CosineHead):
         check_interval("confidence", self.confidence, 0, 1, "(]")
         check_count("max_rows", self.max_rows, least=10)
         text, s = class_prompts(data, "SFID"), sensitive_codes(data)
-        prompts = np.concatenate([text, *(sensitive_values(data) if data.sensitive_prompts else ())])
-        width, used = data.X.shape[1], data.weight > 0
+        width = data.X.shape[1]
         self.kept_, self.importances_ = np.ones(width), np.zeros(width)
-        uncertain = np.zeros(len(s), dtype=bool)
-        note = "S has one value, so nothing is overwritten"
+        mean, rows, note = np.zeros(width), 0, "S has one value, so nothing is overwritten"
         if varies(s, data.weight):
             seed = seed_of(self.random_state)
             forest = once(predict_by_forest, data.X, s, data.weight, self.max_rows, seed)
             self.importances_ = forest.importances
             number = max(1, round(self.replace * width))
             self.kept_[np.argsort(-forest.importances, kind="stable")[:number]] = 0.0
-            uncertain = used & (forest.confidence < self.confidence)
-            note = f"{number} of {width} dimensions are overwritten"
-            if not uncertain.any():
-                uncertain = used & (forest.confidence <= forest.confidence[used].min())
-                note += (
-                    f"; no row has a confidence below {self.confidence}, so the least confident ones are used"
-                )
-        weight = np.where(uncertain, data.weight, 0.0)
-        self.image_fill_ = (1 - self.kept_) * (weight @ data.X / max(weight.sum(), np.finfo(float).tiny))
-        self.text_fill_ = (1 - self.kept_) * prompts.mean(axis=0)
+            rows, mean, remark = forest.uncertain(data.X, data.weight, self.confidence)
+            note = f"{number} of {width} dimensions are overwritten{remark}"
+        self.image_fill_ = (1 - self.kept_) * mean
+        self.text_fill_ = (1 - self.kept_) * mean_prompt(data, text)
         self.text_ = unit_prompts(self._embed_text(text), "overwriting dimensions")
         self.diagnostics_ = {
             "replaced": int(np.sum(self.kept_ == 0)),
-            "uncertain_rows": int(uncertain.sum()),
+            "uncertain_rows": rows,
             "note": note,
         }
 
@@ -148,47 +138,3 @@ class SFID(CosineHead):
 
     def _embed_text(self, rows: F64) -> F64:
         return np.asarray(rows * self.kept_ + self.text_fill_)
-
-
-class Forest(NamedTuple):
-    """Importance of each dimension (p,), and probability of the most probable value of each row (n,)."""
-
-    importances: F64
-    confidence: F64
-
-
-def predict_by_forest(X: F64, s: Ints, weight: F64, max_rows: int, seed: int) -> Forest:
-    """Predict codes from rows by a forest that learns from at most ``max_rows`` rows of positive weight.
-
-    Parameters
-    ----------
-    X, s, weight : array of shape (n, p), (n,) and (n,)
-        Rows, codes and row weights.
-    max_rows, seed : int
-        Number of rows to learn from, and the seed of their draw and of the forest.
-
-    Returns
-    -------
-    Forest
-        Importances, and confidences by trees that have not learned from the row.
-    """
-    from sklearn.ensemble import RandomForestClassifier
-
-    learned = _draw(s, weight, max_rows, np.random.default_rng(seed))
-    forest = RandomForestClassifier(N_TREES, oob_score=True, n_jobs=1, random_state=seed % 2**32)
-    forest.fit(X[learned], s[learned], sample_weight=weight[learned])
-    confidence = np.empty(len(X))
-    confidence[learned] = forest.oob_decision_function_.max(axis=1)
-    if not learned.all():
-        confidence[~learned] = forest.predict_proba(X[~learned]).max(axis=1)
-    return Forest(np.asarray(forest.feature_importances_), confidence)
-
-
-def _draw(s: Ints, weight: F64, most: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Return a mask (n,) of drawn rows: all of positive weight if they are few enough, and one row of every value."""
-    rows = np.flatnonzero(weight > 0)
-    drawn = np.zeros(len(s), dtype=bool)
-    drawn[rng.permutation(rows)[:most]] = True
-    for value in np.setdiff1d(s[rows], s[drawn]):
-        drawn[rng.choice(rows[s[rows] == value])] = True
-    return drawn

@@ -29,6 +29,7 @@ from fairerclip.baselines.prism import PRISM
 from fairerclip.baselines.prompt_debiasing import PromptDebiasing
 from fairerclip.baselines.roboshot import RoboShot
 from fairerclip.baselines.sfid import SFID
+from fairerclip.baselines.spd import SPD
 from fairerclip.baselines.wise import WiSE
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.row_map import ProbabilityFeatures
@@ -275,6 +276,8 @@ def _embedded(found: Computation, x: int, model: Baseline) -> int:
         return found.unit(_less(found, x, -model.boost * model.helpful_.T, model.helpful_))
     if isinstance(model, CLIPClip | SFID):
         return _overwritten(found, x, model.kept_, model.image_fill_ if isinstance(model, SFID) else None)
+    if isinstance(model, SPD):
+        return _less(found, x, model.basis_.T, model.basis_, model.image_fill_)
     if isinstance(model, NeutralRepresentation):
         return _less(found, x, model.right_, model.left_)
     if isinstance(model, DeAR):
@@ -324,6 +327,8 @@ def _projected(found: Computation, x: int, model: Any) -> int:
     if isinstance(model, CLIPClip | SFID):
         fill = model.text_fill_ if isinstance(model, SFID) else None
         return found.unit(_overwritten(found, x, model.kept_, fill))
+    if isinstance(model, SPD):
+        return found.unit(_less(found, x, model.basis_.T, model.basis_, model.text_fill_))
     if isinstance(model, PromptDebiasing):
         inside = found.add(Affine, x, weight=model.right_.T)
         change = found.add(Affine, inside, weight=model.left_.T, bias=model.offset_)

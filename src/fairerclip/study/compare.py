@@ -191,7 +191,7 @@ def _run(
     """Run every method with every seed, and return the runs by method."""
     pairs = [(method, seed) for method in methods for seed in options.draws(method)]
     # One process per run: its peak memory is that of the run alone, and a crash does not end other runs. The many runs
-    # on resampled splits share a few: the first run of each process has the memory of a run alone.
+    # on resampled splits share a few; the first run of each method has a process of its own, and shows its memory.
     answers = run_jobs(
         [_job(experiment, method, seed, data, options) for method, seed in pairs],
         work,
@@ -221,7 +221,7 @@ def _job(
     arguments = {"method": method, "experiment": experiment, "seed": seed, "max_steps": options.max_steps}
     call, kind = (run_method, "") if options.splits is None else (run_split, "split-")
     key, file = _key(method, seed, data, options), f"{method.key}-{kind}{seed}.json"
-    return Job(method.title, key, file, MethodRun, call, arguments)
+    return Job(method.title, key, file, MethodRun, call, arguments, fresh=seed == 0)
 
 
 def _key(method: Method, seed: int, data: ComparedData, options: CompareOptions) -> dict[str, Any]:

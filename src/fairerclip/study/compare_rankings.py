@@ -228,7 +228,9 @@ def _job(
     }
     arguments = {"method": method, "experiment": experiment, "seed": seed, "unrelated": unrelated, **given}
     kind = "rankings-" if options.splits is None else "rankings-split-"
-    return Job(method.title, key, f"{method.key}-{kind}{seed}.json", RankingRun, run_ranking, arguments)
+    return Job(
+        method.title, key, f"{method.key}-{kind}{seed}.json", RankingRun, run_ranking, arguments, seed == 0
+    )
 
 
 def _digest(text: Any) -> str:

@@ -69,6 +69,7 @@ PLAIN = {
     "LEACE": "removes from the embeddings what a linear model could learn of the sensitive attribute.",
     "CLIPClip": "drops the dimensions of the embeddings that depend most on the sensitive attribute.",
     "SFID": "overwrites the dimensions by which a forest predicts the sensitive attribute with a constant.",
+    "SPD": "removes the directions by which linear models predict the sensitive attribute, one after the other.",
     "BendVLM": "changes each description until it is equally similar to images of every group.",
     "NeutralRepresentation": "changes the embeddings so that they are equally similar to descriptions of every group.",
     "DeAR": "changes the embeddings until a classifier of the sensitive attribute is uncertain.",

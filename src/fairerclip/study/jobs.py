@@ -63,6 +63,8 @@ class Job(Generic[A]):
         The function, which must pickle.
     arguments : mapping
         Keyword arguments of the function.
+    fresh : bool
+        Whether the function is the first that its process calls.
     """
 
     title: str
@@ -71,6 +73,7 @@ class Job(Generic[A]):
     answer: type[A]
     call: Callable[..., A]
     arguments: Mapping[str, Any]
+    fresh: bool = False
 
 
 def run_jobs(
@@ -100,7 +103,7 @@ def run_jobs(
                 answers[number] = answer
             progress(len(answers), len(jobs))
 
-        calls = [Call(jobs[number].call, jobs[number].arguments) for number in todo]
+        calls = [Call(jobs[number].call, jobs[number].arguments, jobs[number].fresh) for number in todo]
         run_calls(calls, keep, processes=processes, calls_per_process=calls_per_process)
     return [answers[number] for number in range(len(jobs))]
 

@@ -107,7 +107,17 @@ REPLACED: list[Parameters] = [
     ),
 ]
 """Shares of dimensions and limits of uncertainty of SFID, the published ones first."""
-NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": k} for k in (5, 10, 25, 50, 100, 250, 500, 1000))]
+SUBSPACES: list[Parameters] = [
+    {"directions": 5, "C": 1.0},
+    *(
+        {"directions": number, "C": C}
+        for C in (1.0, 0.1, 0.01, 10.0)
+        for number in range(1, 11)
+        if (number, C) != (5, 1.0)
+    ),
+]
+"""Of SPD: the published number of directions first, and penalties around the default."""
+NEIGHBOURS: list[Parameters] = [{}, *({"neighbours": round(5 * 1.15**k)} for k in range(39))]
 """Of BendVLM: the published number for the number of values first."""
 NEUTRAL: list[Parameters] = [
     {"strength": 100.0, "prompt_share": 0.5, "keep": 1.0},
@@ -117,6 +127,11 @@ NEUTRAL: list[Parameters] = [
         for share in (0.0, 0.5, 1.0)
         for keep in (0.0, 1.0)
         if (strength, share, keep) != (100.0, 0.5, 1.0)
+    ),
+    *(
+        {"strength": strength, "prompt_share": 0.5, "keep": keep}
+        for strength in (0.3, 300.0)
+        for keep in (0.0, 1.0)
     ),
 ]
 """Of the neutral representation, the default first."""
@@ -245,6 +260,7 @@ METHODS = (
     Method("tie", "TIE*", "none", "TIE", {}, SCALES, seeded=False, needs_sensitive=True),
     Method("clip-clip", "CLIP-clip", "none", "CLIPClip", {}, KEPT, seeded=False, needs_sensitive=True),
     Method("sfid", "SFID", "none", "SFID", {}, REPLACED, needs_sensitive=True),
+    Method("spd", "SPD", "none", "SPD", {}, SUBSPACES, needs_sensitive=True),
     Method("bend-vlm", "BendVLM", "none", "BendVLM", {}, NEIGHBOURS, needs_sensitive=True),
     Method(
         "fairclip-2022",

@@ -29,10 +29,14 @@ GRACE = 1.0
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """A module's function and its keyword arguments; both, and what the function returns, must pickle."""
+    """A module's function and its keyword arguments; both, and what the function returns, must pickle.
+
+    A call that is ``fresh`` is the first one of its process, so that the peak memory of the process is its own.
+    """
 
     function: Callable[..., T]
     arguments: Mapping[str, Any]
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,7 +171,7 @@ class _Pool:
             return
         if answer is not None:
             self.answered(worker.number, answer)
-            if not self.todo or worker.calls == self.limit:
+            if not self.todo or worker.calls == self.limit or self.calls[self.todo[0]].fresh:
                 self._retire(worker)
                 return
             worker.number = self.todo.popleft()
