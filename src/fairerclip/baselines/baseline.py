@@ -259,7 +259,12 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
             raise ShapeError(f"T must have shape (m, {self.n_features_in_}); got {rows.shape}")
         check_rows(rows, "T", zero_is_error=True)
-        return unit_prompts(self._embed_text(unit_rows(rows)), "the map of prompts")
+        return unit_prompts(
+            self._embed_text(unit_rows(rows)),
+            "the map of prompts",
+            kind="rows of T",
+            remedy="the method removes all of them; leave these queries out",
+        )
 
     def query_scores(self, X: Any, T: Any) -> F64:
         """Return the scores (n, m) by which rows are ranked for any queries (m, p); the higher, the earlier."""

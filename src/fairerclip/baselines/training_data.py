@@ -22,6 +22,9 @@ PAIR_KINDS = ("harmful", "helpful")
 VANISHED = 1e-10
 """A unit row that a map makes shorter than this counts as zero: the rest is rounding error."""
 
+IN_THE_SPAN = "they lie in the span of the sensitive prompts; give fewer or other sensitive prompts"
+"""Why a projection may leave nothing of a prompt, and what to do."""
+
 
 class Needs(NamedTuple):
     """Inputs that a method must be given, and its paper."""
@@ -213,12 +216,9 @@ def unit_or_zero(rows: F64) -> F64:
     return np.asarray(unit_rows(np.where(there, rows, 0.0)))
 
 
-def unit_prompts(T: F64, step: str) -> F64:
+def unit_prompts(T: F64, step: str, *, kind: str = "class prompts", remedy: str = IN_THE_SPAN) -> F64:
     """Normalise prompts (m, p) after a step of the method, and raise if the step made one zero."""
     vanished = np.flatnonzero(np.linalg.norm(T, axis=1) <= VANISHED)
     if len(vanished):
-        raise PromptError(
-            f"nothing is left of class prompts {vanished.tolist()[:5]} after {step}: they lie in the span of the "
-            "sensitive prompts; give fewer or other sensitive prompts"
-        )
+        raise PromptError(f"nothing is left of {kind} {vanished.tolist()[:5]} after {step}: {remedy}")
     return unit_rows(T)
