@@ -115,3 +115,13 @@ def test_skew_falls():
         for m in (plain, model)
     )
     assert after < 0.2 < 0.35 < before
+
+
+@pytest.mark.parametrize("strength", [1e6, 1e9, 1e15])
+def test_a_large_strength_loses_no_digits(strength):
+    rng = np.random.default_rng(3)
+    B, T = rng.normal(size=(3, 20)), unit_rows(rng.normal(size=(2, 20)))
+    right, left = neutralised(B, T, strength, 1.0)
+    # For λ → ∞ the inner products with B vanish as 1/λ.
+    assert_allclose((np.eye(20) - right @ left) @ B.T, 0, atol=10 / strength + 1e-13)
+    assert_allclose(right @ left, np.linalg.multi_dot([right @ left] * 2), atol=10 / strength + 1e-12)

@@ -126,3 +126,15 @@ def test_sentences_that_name_the_background_undo_its_effect():
     assert np.mean(ZeroShot().fit(X, **given).predict(X) == y) < 0.65
     told = PerceptionCLIP().fit(X, **given, counterfactual_text=sentences)
     assert np.mean(told.predict(X) == y) > 0.95
+
+
+def test_sentences_that_name_class_and_value_replace_prompts_of_values(embeddings):
+    e = embeddings(seed=1)
+    sentences = {k: e.X[3 * k : 3 * k + 3] for k in range(len(e.text))}
+    alone = PerceptionCLIP().fit(e.X, text=e.text, counterfactual_text=sentences)
+    both = PerceptionCLIP().fit(
+        e.X, text=e.text, counterfactual_text=sentences, sensitive_text=e.sensitive_text
+    )
+    assert_array_equal(alone.scores(e.X), both.scores(e.X))
+    with pytest.raises(PromptError, match="needs sensitive values"):
+        PerceptionCLIP().fit(e.X, text=e.text)

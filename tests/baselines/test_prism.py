@@ -167,3 +167,21 @@ def test_a_sensitive_direction_in_a_class_prompt_loses_its_effect(model):
     given = {"text": axes[:2] + 0.8 * axes[2:4], "sensitive_text": axes[2:4]}
     assert np.mean(ZeroShot().fit(X, **given).predict(X) == y) < 0.6
     assert np.mean(model.fit(X, **given).predict(X) == y) > 0.95
+
+
+def test_an_image_of_which_nothing_is_left_is_not_classified_by_rounding_errors(embeddings):
+    e = embeddings(seed=2, p=40)
+    X = np.vstack([e.X, 0.3 * e.sensitive_text[0] + 0.7 * e.sensitive_text[1]])
+    model = PRISM("mini").fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+    assert_array_equal(model.scores(X)[-1], 0)
+    assert_array_equal(model.query_scores(X, e.text)[-1], 0)
+    assert (np.abs(model.scores(X)[:-1]).max(axis=1) > 0).all()
+
+
+def test_sentences_that_name_class_and_value_replace_prompts_of_values(embeddings):
+    e = embeddings(seed=2, p=16)
+    sentences = {k: e.X[2 * k : 2 * k + 2] for k in range(len(e.text))}
+    model = PRISM(random_state=0).fit(e.X, text=e.text, counterfactual_text=sentences)
+    assert model.diagnostics_["pairs"] == "counterfactual sentences"
+    with pytest.raises(PromptError, match="give sensitive_text, or spurious_text"):
+        PRISM("mini").fit(e.X, text=e.text, counterfactual_text=sentences)

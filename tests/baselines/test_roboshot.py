@@ -139,3 +139,12 @@ def test_a_sensitive_direction_in_a_class_prompt_loses_its_effect():
     given = {"text": axes[:2] + 0.8 * axes[2:4], "sensitive_text": axes[2:4]}
     assert np.mean(ZeroShot().fit(X, **given).predict(X) == y) < 0.65
     assert np.mean(RoboShot().fit(X, **given).predict(X) == y) > 0.95
+
+
+def test_an_image_of_which_nothing_is_left_is_not_classified_by_rounding_errors(embeddings):
+    e = embeddings(seed=2, p=40)
+    X = np.vstack([e.X, unit(e.sensitive_text[0]) - unit(e.sensitive_text[1])])
+    model = RoboShot().fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+    assert_array_equal(model.transform(X)[-1], 0)
+    assert_array_equal(model.scores(X)[-1], 0)
+    assert_allclose(np.linalg.norm(model.transform(X)[:-1], axis=1), 1)

@@ -80,3 +80,10 @@ def test_one_value_of_s_changes_nothing_and_sure_rows_are_replaced_by_the_least_
         SFID(1.0).fit(e.X, text=e.text, sensitive_features=e.s)
     with pytest.raises(ParameterError, match="max_rows must be a whole number from 10"):
         SFID(max_rows=1).fit(e.X, text=e.text, sensitive_features=e.s)
+
+
+def test_a_large_share_leaves_one_dimension_to_tell_images_apart(embeddings):
+    e = embeddings(seed=4, p=6)
+    model = SFID(replace=0.99, random_state=0).fit(e.X, text=e.text, sensitive_features=e.s)
+    assert model.diagnostics_["replaced"] == 5
+    assert len(np.unique(model.transform(e.X), axis=0)) > 1

@@ -216,3 +216,18 @@ def test_rankings_of_a_gallery_are_compared(run, tmp_path):
         code, _, err = run("compare", file, "--sensitive", "sex", *wrong)
         assert code == 2
         assert words in err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("--splits", 2, "--seeds", 2), "--splits takes the place of --seeds"),
+        (("--gradient-splits", 3), "--gradient-splits is for --splits"),
+        (("--rankings", "--seeds", 2), "are not for rankings"),
+        (("--rankings", "--max-steps", 5), "are not for rankings"),
+    ],
+)
+def test_options_without_effect_are_refused(task, run, given, message):
+    code, out, err = run("compare", task, *given)
+    assert (code, out) == (2, "")
+    assert message in err

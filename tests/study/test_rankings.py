@@ -8,15 +8,21 @@ import pytest
 
 from fairerclip import EmbeddingMitigator
 from fairerclip.baselines import LEACE
-from fairerclip.data import resplit, simulate
+from fairerclip.data import SentencePairs, Sentences, resplit, simulate
 from fairerclip.errors import LabelError, OutputExistsError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import correlation_inside_groups, max_skew
-from fairerclip.study.compare_rankings import RankingOptions, compare_rankings
+from fairerclip.study.compare_rankings import RankingOptions, _over_runs, compare_rankings
 from fairerclip.study.comparison import PairedChange, SeedMean
 from fairerclip.study.methods import METHODS
-from fairerclip.study.ranking_comparison import RankingFigures, RankingRow, write_rankings
-from fairerclip.study.ranking_page import answer_of_rankings, best_for, rankings_page
+from fairerclip.study.ranking_comparison import (
+    RankingComparison,
+    RankingFigures,
+    RankingRow,
+    RankingRun,
+    write_rankings,
+)
+from fairerclip.study.ranking_page import _advice, answer_of_rankings, best_for, rankings_page
 from fairerclip.study.ranking_run import (
     CANDIDATES,
     MITIGATOR,
@@ -185,6 +191,12 @@ def test_the_answer_names_losses_first_and_leaves_out_who_scrambles_the_order():
 
 
 def test_what_cannot_be_compared_is_refused(gallery):
+    with pytest.raises(ParameterError, match="k must be"):
+        compare_rankings(gallery, RankingOptions(k=10**6))
+    other = simulate("waterbirds", scale=0.1, width=48)
+    unlabelled = replace(other, splits={"test": replace(other.test, y=np.full(len(other.test), -1))})
+    with pytest.raises(LabelError, match="unrelated task with class prompts and target labels"):
+        compare_rankings(gallery, unrelated=unlabelled)
     task = gallery.task
     with pytest.raises(ParameterError, match="no method 'probe'"):
         compare_rankings(gallery, RankingOptions(methods=("probe",)))
@@ -220,3 +232,55 @@ def test_the_mitigator_of_a_comparison_is_that_of_a_fit(gallery):
     )
     X = gallery.task.test.X[:40]
     np.testing.assert_allclose(model.transform(X), alone.transform(X), atol=1e-8)
+
+
+def test_a_method_with_one_setting_reaches_the_floor_only_if_it_keeps_the_order(gallery):
+    run = run_ranking(BY_KEY["orth-proj"], gallery, 0, floor=0.9)
+    assert run.candidates == 1
+    assert run.attributes[0].rank_correlation < 0.9
+    assert not run.reached_floor
+    assert run_ranking(BY_KEY["zero-shot"], gallery, 0, floor=0.9).reached_floor
+
+
+def test_figures_measured_on_the_rows_of_the_choice_are_called_optimistic(gallery):
+    def page_of(split):
+        run = RankingRun.model_construct(split=split)
+        original = row("zero-shot", 0.2, 1.0).model_copy(update={"runs": (run,)})
+        return RankingComparison.model_construct(rows=(original,))
+
+    assert "too optimistic" in _advice(page_of("val"))[0]
+    assert not _advice(page_of("test"))
+
+
+def test_means_over_fewer_splits_are_corrected_and_intervals_stay_in_the_range():
+    def runs(values):
+        return [RankingRun.model_construct(seed=seed, unrelated=v) for seed, v in values.items()]
+
+    found = {
+        "full": runs({0: 0.1, 1: 0.3, 2: 0.5}),
+        "few": runs({0: 0.2, 1: 0.4}),
+        "one": runs({2: 0.9}),
+    }
+    figures = {key: _over_runs(key, found, lambda run: run.unrelated, (0.0, 1.0), 0.5) for key in found}
+    assert figures["full"].mean == pytest.approx(0.3)
+    assert figures["few"].mean == pytest.approx(0.4)  # 0.1 more than the other on the same splits
+    assert (figures["few"].low, figures["few"].high) == (0, 1)
+    assert figures["one"].mean == pytest.approx(0.7)
+    assert (figures["one"].low, figures["one"].high) == (0, 1)  # nothing is known of the spread of one split
+
+
+def test_methods_are_given_the_sentences_of_the_task_for_them():
+    task = simulate("gallery", scale=0.15, width=48, seed=2)
+    about = Sentences(text=task.sensitive["sex"].text[:1], prompts=("a woman",))
+    pairs = SentencePairs(text=task.sensitive["sex"].text[None], prompts=(("a woman", "a man"),))
+    given = RankingTask.of(Experiment.of(replace(task, spurious=about, harmful=pairs), ["sex", "race"]))
+    assert given.fit(BY_KEY["orth-proj"], {}, 0).diagnostics_["projected"] == "spurious sentences"
+    assert given.fit(BY_KEY["roboshot"], {}, 0).diagnostics_["pairs"] == "given"
+    assert given.fit(BY_KEY["rotation"], {}, 0).diagnostics_["directions"] > 1
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_method_that_is_named_twice_is_one_row(gallery):
+    found = compare_rankings(gallery, RankingOptions(methods=("zero-shot", "zero-shot"), jobs=1))
+    assert [row.method for row in found.rows] == ["zero-shot"]
+    assert len(found.rows[0].runs) == 1

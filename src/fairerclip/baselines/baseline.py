@@ -22,6 +22,7 @@ from fairerclip.baselines.training_data import (
     collect,
     resolve,
     text_pairs_of,
+    unit_or_zero,
     unit_prompts,
     unit_sentences,
 )
@@ -64,6 +65,8 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
     """Parameters that files of versions 1 and 2 lack, with the values that these versions used."""
     takes_sentences: ClassVar[bool] = False
     """Whether ``spurious_text`` is accepted in place of sensitive values."""
+    takes_named: ClassVar[bool] = False
+    """Whether ``counterfactual_text`` is accepted in place of sensitive values."""
     sentences: ClassVar[tuple[str, ...]] = ()
     """Arguments of `fit` with embeddings of sentences that the method uses; it ignores others."""
 
@@ -117,6 +120,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         weight = check_weights(sample_weight, len(X))
         sources = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
         sources += [text_pairs] if "text_pairs" in self.sentences else []
+        sources += [counterfactual_text] if self.takes_named else []
         self._require(y, text, sensitive_features, sources, validation)
         learns = self.requirements.labels != "none"
         given = (sensitive_features, sensitive_text)
@@ -236,8 +240,12 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         return rows
 
     def _match(self, embedded: F64, text: F64) -> F64:
-        """Return the scores (b, m) of what `_embed` gives (b, p) for prompts (m, p): cosines."""
-        return np.asarray(unit_rows(embedded) @ text.T)
+        """Return the scores (b, m) of what `_embed` gives (b, p) for prompts (m, p): cosines.
+
+        They are zero for a row of which a map left nothing, and not those of its rounding errors.
+        """
+        rows = unit_or_zero(embedded) if self.changes_embeddings else unit_rows(embedded)
+        return np.asarray(rows @ text.T)
 
     def transform_text(self, T: Any) -> F64:
         """Return any prompts (m, p) as images are compared with them, at unit length."""
@@ -251,7 +259,12 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
             raise ShapeError(f"T must have shape (m, {self.n_features_in_}); got {rows.shape}")
         check_rows(rows, "T", zero_is_error=True)
-        return unit_prompts(self._embed_text(unit_rows(rows)), "the map of prompts")
+        return unit_prompts(
+            self._embed_text(unit_rows(rows)),
+            "the map of prompts",
+            kind="rows of T",
+            remedy="the method removes all of them; leave these queries out",
+        )
 
     def query_scores(self, X: Any, T: Any) -> F64:
         """Return the scores (n, m) by which rows are ranked for any queries (m, p); the higher, the earlier."""

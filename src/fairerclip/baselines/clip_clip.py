@@ -88,7 +88,8 @@ class CLIPClip(CosineHead):
         number = max(1, round(self.keep * width)) if dropping else width
         self.kept_ = np.zeros(width)
         self.kept_[np.argsort(self.information_, kind="stable")[:number]] = 1.0
-        self.text_ = unit_prompts(text * self.kept_, "dropping dimensions")
+        remedy = "they are zero in all dimensions that are kept; raise keep"
+        self.text_ = unit_prompts(text * self.kept_, "dropping dimensions", remedy=remedy)
         note = f"{number} of {width} dimensions are kept" + ("" if dropping else ": S has one value")
         self.diagnostics_ = {"kept": number, "dropped": width - number, "note": note}
 

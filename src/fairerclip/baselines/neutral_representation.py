@@ -138,6 +138,7 @@ def neutralised(B: F64, T: F64, strength: float, keep: float) -> tuple[F64, F64]
     _, sizes, V = np.linalg.svd(B, full_matrices=False)
     rank = int(np.sum(sizes > max(B.shape) * np.finfo(np.float64).eps * sizes.max(initial=0.0)))
     B = np.sqrt(strength) * sizes[:rank, None] * V[:rank]  # (k, p), with the same BᵀB times λ
-    F = np.concatenate([B, np.sqrt(keep / len(T)) * T])
-    inner = np.eye(len(F)) + F @ F.T
-    return np.asarray(B.T), np.asarray(B - (B @ F.T) @ np.linalg.solve(inner, F))
+    T = np.sqrt(keep / len(T)) * T
+    # B·(I + TᵀT)⁻¹ first: a solution for B and T together would lose as many digits as λ has.
+    kept = B - (B @ T.T) @ np.linalg.solve(np.eye(len(T)) + T @ T.T, T)
+    return np.asarray(B.T), np.asarray(np.linalg.solve(np.eye(rank) + kept @ B.T, kept))

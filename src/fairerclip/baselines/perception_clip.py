@@ -86,7 +86,7 @@ class PerceptionCLIP(Baseline):
     """
 
     needs = Needs("none", True, True, False, "An et al. 2024, arXiv:2308.01313")
-    prompts_alone = True
+    prompts_alone = takes_named = True
     sentences = ("counterfactual_text",)
     fitted: ClassVar[tuple[str, ...]] = ("sentences_", "contexts_")
     shapes = {"sentences_": ("c", "z", "p"), "contexts_": ("z", "p")}  # noqa: RUF012

@@ -102,7 +102,7 @@ class PRISM(CosineHead):
 
     needs = Needs("none", True, True, False, "Molahasani et al. 2025, arXiv:2507.08979")
     prompts_alone = True
-    takes_sentences = changes_embeddings = changes_prompts = free_queries = True
+    takes_named = takes_sentences = changes_embeddings = changes_prompts = free_queries = True
     sentences = ("spurious_text", "counterfactual_text")
     fitted: ClassVar[tuple[str, ...]] = ("text_", "map_")
     shapes = {"text_": ("c", "p"), "map_": ("p", "p")}  # noqa: RUF012

@@ -10,8 +10,7 @@ from fairerclip._util.checks import check_within
 from fairerclip._util.types import F64
 from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_values
 from fairerclip.baselines.orth_proj import span
-from fairerclip.baselines.training_data import PAIR_KINDS, Needs, Training
-from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.baselines.training_data import PAIR_KINDS, Needs, Training, unit_or_zero
 from fairerclip.errors import PromptError
 
 MOST = 1000.0
@@ -119,6 +118,6 @@ class RoboShot(CosineHead):
         )
 
     def _embed(self, rows: F64) -> F64:
-        """Return the mapped rows (b, p) at unit length. O(b·p·(r + h)) time."""
+        """Return the mapped rows (b, p) at unit length, zero where nothing is left. O(b·p·(r + h)) time."""
         rows = rows - self.remove * (rows @ self.harmful_.T) @ self.harmful_
-        return np.asarray(unit_rows(rows + self.boost * (rows @ self.helpful_.T) @ self.helpful_))
+        return unit_or_zero(rows + self.boost * (rows @ self.helpful_.T) @ self.helpful_)

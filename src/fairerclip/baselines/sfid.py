@@ -27,7 +27,7 @@ class SFID(CosineHead):
     Parameters
     ----------
     replace : float, default=50/512
-        Share of the dimensions that is overwritten, above 0 and below 1; the number is rounded, and at least 1.
+        Share of the dimensions that is overwritten, above 0 and below 1; the number is rounded, at least 1 and not all.
     confidence : float, default=0.7
         Rows whose most probable value has a smaller probability are rows of uncertain S.
     max_rows : int, default=1000
@@ -120,7 +120,7 @@ class SFID(CosineHead):
             seed = seed_of(self.random_state)
             forest = once(predict_by_forest, data.X, s, data.weight, self.max_rows, seed)
             self.importances_ = forest.importances
-            number = max(1, round(self.replace * width))
+            number = min(max(1, round(self.replace * width)), width - 1)  # images stay different
             self.kept_[np.argsort(-forest.importances, kind="stable")[:number]] = 0.0
             rows, mean, remark = forest.uncertain(data.X, data.weight, self.confidence)
             note = f"{number} of {width} dimensions are overwritten{remark}"

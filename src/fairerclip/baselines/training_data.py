@@ -20,7 +20,10 @@ from fairerclip.inputs.target import ResolvedTarget, resolve_target
 PAIR_KINDS = ("harmful", "helpful")
 """Kinds of ``text_pairs``."""
 VANISHED = 1e-10
-"""A unit prompt that a map makes shorter than this counts as zero: the rest is rounding error."""
+"""A unit row that a map makes shorter than this counts as zero: the rest is rounding error."""
+
+IN_THE_SPAN = "they lie in the span of the sensitive prompts; give fewer or other sensitive prompts"
+"""Why a projection may leave nothing of a prompt, and what to do."""
 
 
 class Needs(NamedTuple):
@@ -201,12 +204,21 @@ def text_pairs_of(given: Any, width: int) -> dict[str, F64] | None:
     return {kind: unit_pairs(pairs, width, f"text_pairs[{kind!r}]") for kind, pairs in given.items()}
 
 
-def unit_prompts(T: F64, step: str) -> F64:
+def unit_or_zero(rows: F64) -> F64:
+    """Return mapped images (b, p) at unit length; one of which a map left rounding errors alone becomes zero.
+
+    Examples
+    --------
+    >>> unit_or_zero(np.array([[3.0, 4.0], [1e-16, -2e-16]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    there = np.linalg.norm(rows, axis=1, keepdims=True) > VANISHED
+    return np.asarray(unit_rows(np.where(there, rows, 0.0)))
+
+
+def unit_prompts(T: F64, step: str, *, kind: str = "class prompts", remedy: str = IN_THE_SPAN) -> F64:
     """Normalise prompts (m, p) after a step of the method, and raise if the step made one zero."""
     vanished = np.flatnonzero(np.linalg.norm(T, axis=1) <= VANISHED)
     if len(vanished):
-        raise PromptError(
-            f"nothing is left of class prompts {vanished.tolist()[:5]} after {step}: they lie in the span of the "
-            "sensitive prompts; give fewer or other sensitive prompts"
-        )
+        raise PromptError(f"nothing is left of {kind} {vanished.tolist()[:5]} after {step}: {remedy}")
     return unit_rows(T)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -34,7 +34,11 @@ Methods = Annotated[
     ),
 ]
 Seeds = Annotated[
-    int, typer.Option(callback=options.in_range, help="Number of seeds, for methods that depend on the seed.")
+    int | None,
+    typer.Option(
+        callback=options.in_range,
+        help="Number of seeds, for methods that depend on the seed. Default: 3.",
+    ),
 ]
 Splits = Annotated[
     int | None,
@@ -45,9 +49,10 @@ Splits = Annotated[
     ),
 ]
 GradientSplits = Annotated[
-    int,
+    int | None,
     typer.Option(
-        callback=options.in_range, help="Number of resampled splits for methods trained by gradient."
+        callback=options.in_range,
+        help="With --splits: number of resampled splits for methods trained by gradient. Default: 5.",
     ),
 ]
 Rankings = Annotated[
@@ -73,8 +78,11 @@ Unrelated = Annotated[
     ),
 ]
 MaxSteps = Annotated[
-    int,
-    typer.Option(callback=options.in_range, help="Largest number of batches of one training by gradient."),
+    int | None,
+    typer.Option(
+        callback=options.in_range,
+        help="Largest number of batches of one training by gradient; not for rankings. Default: 20000.",
+    ),
 ]
 SaveBest = Annotated[
     Path | None,
@@ -92,11 +100,11 @@ def compare(
     methods: Methods = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
-    seeds: Seeds = 3,
+    seeds: Seeds = None,
     splits: Splits = None,
-    gradient_splits: GradientSplits = 5,
+    gradient_splits: GradientSplits = None,
     jobs: options.Jobs = None,
-    max_steps: MaxSteps = 20_000,
+    max_steps: MaxSteps = None,
     rankings: Rankings = False,
     queries: QueryFile = None,
     unrelated: Unrelated = None,
@@ -114,6 +122,8 @@ def compare(
     from fairerclip.study.compare import CompareOptions
     from fairerclip.study.compare_rankings import RankingOptions
 
+    chosen = _given(splits=splits, gradient_splits=gradient_splits)
+    drawn = _given(seeds=seeds, max_steps=max_steps)
     if methods == "list":
         _list(json)
         return
@@ -124,20 +134,28 @@ def compare(
             "--save-best is for the splits of the task: leave out --splits, or fit the best method with "
             "`fairerclip fit --method`."
         )
+    if splits is not None and seeds is not None:
+        raise typer.BadParameter("--splits takes the place of --seeds: leave out one of them.")
+    if splits is None and gradient_splits is not None:
+        raise typer.BadParameter("--gradient-splits is for --splits: give both, or leave it out.")
     keys = options.split_names(methods)
     named, shown = None if keys is None else tuple(keys), _Shown(output, overwrite, verbose, json)
+    common: dict[str, Any] = {"jobs": jobs, "source": options.as_text(task)}
     _check_outputs(output, plot, save_best, overwrite=overwrite)
     experiment = options.load_experiment(task, sensitive, classes)
     if rankings or queries is not None or unrelated is not None or _is_gallery(experiment):
         if plot is not None or save_best is not None:
             raise typer.BadParameter("--plot and --save-best are not for rankings: leave them out.")
-        chosen = RankingOptions(named, splits, gradient_splits, jobs=jobs, source=options.as_text(task))
-        _rankings(experiment, chosen, shown, queries, unrelated)
+        if drawn:
+            raise typer.BadParameter("--seeds and --max-steps are not for rankings: leave them out.")
+        _rankings(experiment, RankingOptions(named, **common, **chosen), shown, queries, unrelated)
         return
-    settings = CompareOptions(
-        named, seeds, jobs, max_steps, options.as_text(task), splits=splits, gradient_splits=gradient_splits
-    )
-    _predictions(experiment, settings, shown, plot, save_best)
+    _predictions(experiment, CompareOptions(named, **common, **chosen, **drawn), shown, plot, save_best)
+
+
+def _given(**values: int | None) -> dict[str, Any]:
+    """Return the options that were given; others keep the defaults of a comparison."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class _Shown(NamedTuple):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fairerclip import __version__
-from fairerclip._util.checks import check_interval, check_range
+from fairerclip._util.checks import check_count, check_interval, check_range
 from fairerclip._util.types import F64
 from fairerclip.auditing.display_names import base_name
 from fairerclip.auditing.run import digest
@@ -36,11 +38,19 @@ from fairerclip.study.ranking_comparison import (
     RankingSettings,
 )
 from fairerclip.study.ranking_page import answer_of_rankings
-from fairerclip.study.ranking_run import CANDIDATES, ranking_methods, run_ranking, why_no_rankings
-from fairerclip.study.split_figures import CONFIDENCE, half_width, overlap_ratio
+from fairerclip.study.ranking_run import (
+    CANDIDATES,
+    ranking_methods,
+    run_ranking,
+    unrelated_rows,
+    why_no_rankings,
+)
+from fairerclip.study.split_figures import CONFIDENCE, half_width, levelled_mean, overlap_ratio
 from fairerclip.study.workers import Failure
 
 NUMBERS = ("max_skew", "ndkl", "rank_correlation", "low_correlation", "average_precision")
+SKEWS = ("max_skew", "ndkl")
+"""Figures from 0 to the logarithm of the number of rows; the others are from −1 to 1."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +149,14 @@ def _check(experiment: Experiment, options: RankingOptions, unrelated: Task | No
     reason = why_no_rankings(experiment)
     if reason is not None:
         raise LabelError(f"rankings of {name} cannot be compared: {reason}")
-    if ranked_split(experiment) in (None, "train"):
+    split = ranked_split(experiment)
+    if split is None or split == "train":
         raise LabelError(
             f"rankings of {name} cannot be compared: it has no test or validation rows with sensitive labels"
         )
     check_interval("floor", options.floor, -1, 1, "[]")
+    if options.k is not None:
+        check_count("k", options.k, len(experiment.task.splits[split]))
     if options.splits is not None:
         check_range("splits", options.splits)
         check_range("gradient_splits", options.gradient_splits)
@@ -156,12 +169,14 @@ def _check(experiment: Experiment, options: RankingOptions, unrelated: Task | No
             f"{unrelated.name} is {unrelated.width} wide and {name} {experiment.task.width}; the unrelated task must "
             "be of the same encoder"
         )
+    if unrelated is not None:
+        unrelated_rows(unrelated)
 
 
 def _chosen(keys: Sequence[str] | None) -> list[Method]:
     known = {method.key: method for method in ranking_methods()}
     check_known(keys or (), known)
-    return list(known.values()) if keys is None else [known[key] for key in keys]
+    return list(known.values()) if keys is None else [known[key] for key in dict.fromkeys(keys)]
 
 
 def _run(
@@ -241,8 +256,8 @@ def _rows(
             gradient=method.gradient,
             runs=tuple(runs[method.key]),
             errors=tuple(run.error for run in runs[method.key] if isinstance(run, FailedRun)),
-            figures=_figures(good[method.key], ratio),
-            unrelated=_over_runs([run.unrelated for run in good[method.key]], ratio),
+            figures=_figures(method.key, good, ratio),
+            unrelated=_over_runs(method.key, good, lambda run: run.unrelated, (-1.0, 1.0), ratio),
             against=_against(good.get(EMBEDDING, []), good[method.key], ratio)
             if method.key != EMBEDDING
             else {},
@@ -261,22 +276,34 @@ def _mean(values: Sequence[float]) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def _figures(runs: Sequence[RankingRun], ratio: float | None) -> tuple[RankingFigures, ...]:
-    if not runs:
-        return ()
+def _figures(
+    key: str, runs: Mapping[str, Sequence[RankingRun]], ratio: float | None
+) -> tuple[RankingFigures, ...]:
+    """Return the figures of a method by attribute, from the runs of all methods."""
     found = []
-    for place, attribute in enumerate(runs[0].attributes):
-        each = [run.attributes[place] for run in runs]
+    for place, attribute in enumerate(runs[key][0].attributes if runs[key] else ()):
+        most = math.log(max(2, attribute.rows))
         numbers: dict[str, Any] = {
-            name: _over_runs([getattr(entry, name) for entry in each], ratio) for name in NUMBERS
+            name: _over_runs(
+                *(key, runs, partial(_number, place, name)),
+                (0.0, most) if name in SKEWS else (-1.0, 1.0),
+                ratio,
+            )
+            for name in NUMBERS
         }
         if ratio is None:  # one run: intervals are over queries
             numbers |= {
-                "max_skew": _over_queries(each[0].skews),
-                "rank_correlation": _over_queries(each[0].correlations),
+                "max_skew": _over_queries(attribute.skews),
+                "rank_correlation": _over_queries(attribute.correlations),
             }
         found.append(RankingFigures(attribute=attribute.attribute, **numbers))
     return tuple(found)
+
+
+def _number(place: int, name: str, run: RankingRun) -> float | None:
+    """Return a figure of a run for the attribute at a place."""
+    value: float | None = getattr(run.attributes[place], name)
+    return value
 
 
 def _over_queries(values: Iterable[float]) -> SeedMean:
@@ -284,15 +311,31 @@ def _over_queries(values: Iterable[float]) -> SeedMean:
     return SeedMean(mean=mean, sd=0.0, low=low, high=high, seeds=1)
 
 
-def _over_runs(values: Sequence[float | None], ratio: float | None) -> SeedMean | None:
-    """Return the mean over runs with an interval for new rows; without resampled splits the interval is the value."""
-    known = np.array([value for value in values if value is not None])
-    if not len(known) or len(known) < len(values):
+def _over_runs(
+    key: str,
+    runs: Mapping[str, Sequence[RankingRun]],
+    figure: Callable[[RankingRun], float | None],
+    bounds: tuple[float, float],
+    ratio: float | None,
+) -> SeedMean | None:
+    """Return the mean over the runs of a method with an interval for new rows, inside the bounds of the figure.
+
+    A method with fewer splits than others is corrected for how they do on these. Without resampled splits the interval
+    is the value.
+    """
+    by_split = {
+        method: {run.seed: value for run in found if (value := figure(run)) is not None}
+        for method, found in runs.items()
+    }
+    own = by_split[key]
+    if not own or len(own) < len(runs[key]):
         return None
-    mean = float(known.mean())
-    half = half_width(known, ratio) if ratio is not None and len(known) > 1 else 0.0
-    sd = float(known.std(ddof=1)) if len(known) > 1 else 0.0
-    return SeedMean(mean=mean, sd=sd, low=mean - half, high=mean + half, seeds=len(known))
+    values = np.array(list(own.values()))
+    mean = levelled_mean(own, by_split.values())
+    half = 0.0 if ratio is None else half_width(values, ratio)
+    sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
+    mean, low, high = (float(np.clip(end, *bounds)) for end in (mean, mean - half, mean + half))
+    return SeedMean(mean=mean, sd=sd, low=low, high=high, seeds=len(values))
 
 
 def _against(

@@ -331,9 +331,9 @@ LEARNS_FROM = {
 
 
 def chosen_methods(keys: Sequence[str] | None) -> list[Method]:
-    """Return the methods of a comparison by key or alias, all unless given."""
+    """Return the methods of a comparison by key or alias, each once; all unless given."""
     known = {method.key: method for method in METHODS}
-    named = [ALIASES.get(key, key) for key in keys or ()]
+    named = list(dict.fromkeys(ALIASES.get(key, key) for key in keys or ()))
     check_known(named, known)
     return list(METHODS) if keys is None else [known[key] for key in named]
 

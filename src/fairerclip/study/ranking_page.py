@@ -25,7 +25,7 @@ from fairerclip.study.comparison import SeedMean
 from fairerclip.study.comparison_answer import LONGEST_ERROR, named
 from fairerclip.study.methods import EMBEDDING
 from fairerclip.study.paired_methods import ZERO_SHOT
-from fairerclip.study.ranking_comparison import RankingComparison, RankingFigures, RankingRow
+from fairerclip.study.ranking_comparison import RankingComparison, RankingFigures, RankingRow, RankingRun
 
 TITLE = "EmbeddingMitigator"
 COLUMNS = (
@@ -113,7 +113,7 @@ def rankings_page(comparison: RankingComparison) -> AnswerPage:
         simulated=task.simulated,
         answer=comparison.answer,
         recommendation=comparison.recommendation,
-        advice=(),
+        advice=_advice(comparison),
         figures=_big_figures(comparison),
         picture=None,
         alerts=[
@@ -125,6 +125,17 @@ def rankings_page(comparison: RankingComparison) -> AnswerPage:
         folded=_folded(comparison),
         terms=GLOSSARY,
     )
+
+
+def _advice(comparison: RankingComparison) -> list[str]:
+    """Return a warning if settings were chosen and measured on the same rows."""
+    splits = {run.split for row in comparison.rows for run in row.runs if isinstance(run, RankingRun)}
+    if "val" not in splits:
+        return []
+    return [
+        "There are no test rows with sensitive labels: the figures are of the validation rows, by which settings were "
+        "chosen, so they are too optimistic. Label some test rows."
+    ]
 
 
 def rankings_table(comparison: RankingComparison) -> RankedTable:

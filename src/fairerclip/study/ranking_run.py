@@ -123,7 +123,16 @@ class RankingTask:
             text=dict(zip(self.names, self.queries, strict=True)),
             sensitive_features=self.read_values,
             sensitive_text=_prompts(self.experiment),
+            **self._sentences(method),
         )
+
+    def _sentences(self, method: Method) -> dict[str, Any]:
+        """Return the sentences of the task that a method uses, of classes those that are queries."""
+        used = method.estimator.sentences
+        given = {name: texts for name, texts in self.experiment.sentences().items() if name in used}
+        if named := given.pop("counterfactual_text", None):
+            given["counterfactual_text"] = {k: named[k] for k in self.names if k in named} or None
+        return given
 
 
 def _prompts(experiment: Experiment) -> dict[str, dict[str, Any]] | None:
@@ -243,19 +252,20 @@ def _choose(
     """Return the best setting on the validation rows, its model, whether it keeps the order, and the number tried.
 
     It has the smallest mean MaxSkew of those with a mean rank correlation of at least ``floor``; if none has, it is the
-    one with the largest.
+    one with the largest. Without labelled validation rows it is the first, which is not known to keep the order.
     """
     experiment = given.experiment
     groups = experiment.groups(experiment.task.val) if "val" in experiment.task.splits else None
-    if groups is None or len(method.candidates) == 1:
+    if groups is None:
         first = dict(method.candidates[0])
-        return first, given.fit(method, first, seed), True, 1
+        return first, given.fit(method, first, seed), False, 1
     judged = RankedRows.of(experiment.task.val, groups, given.queries)
     best: tuple[tuple[bool, float], dict[str, Any], Baseline] | None = None
     for parameters in method.candidates:
         model = given.fit(method, parameters, seed)
         skews, correlations = judged.figures(model.query_scores(judged.X, given.queries))
-        inside = float(np.nanmean(correlations))
+        # Scores that are equal inside every group keep nothing of the order.
+        inside = float(np.nanmean(correlations)) if np.isfinite(correlations).any() else -1.0
         merit = (inside >= floor, -float(skews.mean()) if inside >= floor else inside)
         if best is None or merit > best[0]:
             best = merit, dict(parameters), model
@@ -336,15 +346,19 @@ def known_answers(experiment: Experiment, rows: Split) -> Iterator[tuple[F64, ND
 
 def unrelated_change(model: Baseline, task: Task) -> float:
     """Return by how much the zero-shot accuracy on another task's test rows changes under the maps of a model."""
-    rows = task.splits.get("test") or next(iter(task.splits.values()))
-    if task.text_target is None or rows.y is None:
-        raise LabelError(f"{task.name}: expected an unrelated task with class prompts and target labels")
-    known = np.flatnonzero(rows.y >= 0)
-    X, y = np.asarray(rows.X)[known], rows.y[known]
-    text = np.asarray(task.text_target, dtype=np.float64)
+    X, y, text = unrelated_rows(task)
     before = (unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1)
     after = model.query_scores(X, text).argmax(axis=1)
     return float(np.mean(after == y) - np.mean(before == y))
+
+
+def unrelated_rows(task: Task) -> tuple[NDArray[Any], NDArray[Any], F64]:
+    """Return the labelled test rows (n, p) of another task, their classes (n,) and the class prompts (c, p)."""
+    rows = task.splits.get("test") or next(iter(task.splits.values()))
+    if task.text_target is None or rows.y is None or not (rows.y >= 0).any():
+        raise LabelError(f"{task.name}: expected an unrelated task with class prompts and target labels")
+    known = np.flatnonzero(rows.y >= 0)
+    return np.asarray(rows.X)[known], rows.y[known], np.asarray(task.text_target, dtype=np.float64)
 
 
 def why_no_rankings(experiment: Experiment) -> str | None:

@@ -7,7 +7,7 @@ the variance over J splits is multiplied by 1/J + n_test / n_train instead of 1/
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,18 +65,29 @@ def _mean(key: str, name: str, runs: Mapping[str, Sequence[MethodRun]], ratio: f
     own = by_split[key]
     if len(own) < len(runs[key]) or not own:  # not defined on some split
         return None
-    every = {split for values in by_split.values() for split in values}
-    values = np.array(list(own.values()))
-    mean = float(values.mean())
-    complete = [values for values in by_split.values() if set(values) == every]
-    if set(own) != every and complete:
-        level = {split: float(np.mean([values[split] for values in complete])) for split in every}
-        mean += float(np.mean(list(level.values())) - np.mean([level[split] for split in own]))
+    values, mean = np.array(list(own.values())), levelled_mean(own, by_split.values())
     half = half_width(values, ratio)
     lowest = -1.0 if name == "eod_signed" else 0.0
     mean, low, high = (min(1.0, max(lowest, value)) for value in (mean, mean - half, mean + half))
     sd = float(values.std(ddof=1)) if len(values) > 1 else 0.0
     return SeedMean(mean=mean, sd=sd, low=low, high=high, seeds=len(values))
+
+
+def levelled_mean(own: Mapping[int, float], all_methods: Collection[Mapping[int, float]]) -> float:
+    """Return the mean of a figure by split, corrected if some of the splits of all methods are missing.
+
+    Examples
+    --------
+    >>> levelled_mean({0: 0.9}, [{0: 0.9}, {0: 0.8, 1: 0.6}])  # 0.1 above the other, whose mean is 0.7
+    0.8
+    """
+    mean = float(np.mean(list(own.values())))
+    every = {split for values in all_methods for split in values}
+    complete = [values for values in all_methods if set(values) == every]
+    if set(own) != every and complete:
+        level = {split: float(np.mean([values[split] for values in complete])) for split in every}
+        mean += float(np.mean(list(level.values())) - np.mean([level[split] for split in own]))
+    return mean
 
 
 def _by_split(runs: Sequence[MethodRun], name: str) -> dict[int, float]:
