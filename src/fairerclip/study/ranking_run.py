@@ -19,6 +19,7 @@ from fairerclip._util.memory import peak_memory
 from fairerclip._util.types import F64
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
+from fairerclip.baselines.shared_solutions import shared_solutions
 from fairerclip.data import Split, Task, resplit
 from fairerclip.data.coded_labels import UNKNOWN
 from fairerclip.data.embedding_rows import unit_rows
@@ -261,14 +262,15 @@ def _choose(
         return first, given.fit(method, first, seed), False, 1
     judged = RankedRows.of(experiment.task.val, groups, given.queries)
     best: tuple[tuple[bool, float], dict[str, Any], Baseline] | None = None
-    for parameters in method.candidates:
-        model = given.fit(method, parameters, seed)
-        skews, correlations = judged.figures(model.query_scores(judged.X, given.queries))
-        # Scores that are equal inside every group keep nothing of the order.
-        inside = float(np.nanmean(correlations)) if np.isfinite(correlations).any() else -1.0
-        merit = (inside >= floor, -float(skews.mean()) if inside >= floor else inside)
-        if best is None or merit > best[0]:
-            best = merit, dict(parameters), model
+    with shared_solutions():
+        for parameters in method.candidates:
+            model = given.fit(method, parameters, seed)
+            skews, correlations = judged.figures(model.query_scores(judged.X, given.queries))
+            # Scores that are equal inside every group keep nothing of the order.
+            inside = float(np.nanmean(correlations)) if np.isfinite(correlations).any() else -1.0
+            merit = (inside >= floor, -float(skews.mean()) if inside >= floor else inside)
+            if best is None or merit > best[0]:
+                best = merit, dict(parameters), model
     if best is None:
         raise ParameterError(f"{method.key} has no setting to try")
     return best[1], best[2], best[0][0], len(method.candidates)
