@@ -78,7 +78,7 @@ def levelled_mean(own: Mapping[int, float], all_methods: Collection[Mapping[int,
 
     Examples
     --------
-    >>> levelled_mean({0: 0.9}, [{0: 0.9}, {0: 0.8, 1: 0.6}])  # 0.1 above the other, whose mean is 0.7
+    >>> round(levelled_mean({0: 0.9}, [{0: 0.9}, {0: 0.8, 1: 0.6}]), 12)  # 0.1 above the other, whose mean is 0.7
     0.8
     """
     mean = float(np.mean(list(own.values())))
