@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairerclip._util.checks import check_interval, check_positive
+from fairerclip._util.checks import LARGEST, check_interval, check_within
 from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.class_folds import class_folds
 from fairerclip.baselines.heads import LinearHead, check_classes
@@ -19,6 +19,10 @@ from fairerclip.errors import LabelError
 
 MOST_GAMMA = 500.0
 """Largest γ; beyond it the weights of likely rows are zero in double precision."""
+
+
+SMALLEST_LAM = 1e-12
+"""Smallest λ: a second stage with a weaker penalty has no minimum that double precision finds."""
 
 
 @dataclass(eq=False, repr=False)
@@ -92,7 +96,7 @@ class AFR(L2Probe, LinearHead):
 
     def _learn(self, data: Training) -> None:
         check_interval("gamma", self.gamma, 0, MOST_GAMMA, "[]")
-        check_positive("lam", self.lam)
+        check_within("lam", self.lam, SMALLEST_LAM, LARGEST)
         check_interval("share", self.share, 0, 1, "()")
         self._check_probe()
         check_classes(data, self.classes_, "AFR")

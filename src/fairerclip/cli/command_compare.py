@@ -197,7 +197,9 @@ def _predictions(
         if save_best is not None and any(row.figures for row in results.rows):
             best = save_winner(experiment, results, save_best)
     if not shown.json:
-        _print_page(page(results), output, FILES[0], verbose=shown.verbose)
+        _print_page(
+            page(results), output, f"{FILES[0]} has the picture, all figures and notes", verbose=shown.verbose
+        )
         for sentence in () if best is None else (*best.sentences, f"model written to {save_best}"):
             show.say(sentence)
     _check(results, settings.methods)
@@ -246,7 +248,9 @@ def _rankings(
         if output is not None:
             write_rankings(results, rankings_page(results), output, overwrite=shown.overwrite)
     if not shown.json:
-        _print_page(rankings_page(results), output, "rankings.html", verbose=shown.verbose)
+        _print_page(
+            rankings_page(results), output, "rankings.html has all figures and notes", verbose=shown.verbose
+        )
     failed = [row for row in results.rows if row.errors]
     if failed and (chosen.methods is not None or not any(row.figures for row in results.rows)):
         raise WorkFailedError(f"{len(failed)} methods failed: {failed[0].errors[0]}", results.as_dict())
@@ -320,7 +324,7 @@ def _reasons(rows: Sequence[ComparisonRow]) -> str:
     return "; ".join([*first, *(["…"] if len(rows) > SHOWN_REASONS else [])])
 
 
-def _print_page(shown: AnswerPage, output: Path | None, file: str, *, verbose: bool) -> None:
+def _print_page(shown: AnswerPage, output: Path | None, rest: str, *, verbose: bool) -> None:
     """Print the answer, what failed or does harm, the table of all methods, and where the rest is."""
     from fairerclip.cli import show
     from fairerclip.report.result_table import to_terminal
@@ -341,7 +345,7 @@ def _print_page(shown: AnswerPage, output: Path | None, file: str, *, verbose: b
         for more in part.tables:
             show.put(show.plain_table(None, more.columns, to_terminal(more)))
     if output is not None:
-        show.say(f"results written to {output}: {file} has all figures and notes")
+        show.say(f"results written to {output}: {rest}")
     elif not verbose:
         show.say(
             "--verbose prints all figures, times and notes; -o OUT writes them and a page with a picture"
