@@ -18,6 +18,7 @@ from fairerclip._util.types import F64
 from fairerclip.auditing.display_names import base_name
 from fairerclip.auditing.run import digest
 from fairerclip.auditing.validation import refusing
+from fairerclip.baselines.gradient.recipes import TRAINING
 from fairerclip.data import Task
 from fairerclip.embedding.strength_path import mean_over_queries
 from fairerclip.errors import LabelError, ShapeError
@@ -27,7 +28,7 @@ from fairerclip.study.comparison import FailedRun, PairedChange, SeedMean, Study
 from fairerclip.study.fit_mitigator import FLOOR, queries_of, ranked_split
 from fairerclip.study.jobs import Job, run_jobs
 from fairerclip.study.method import Method
-from fairerclip.study.methods import EMBEDDING, check_known
+from fairerclip.study.methods import EMBEDDING, MAX_STEPS, check_known
 from fairerclip.study.ranking_comparison import (
     RankedAttribute,
     RankedTask,
@@ -222,6 +223,7 @@ def _job(
         "seed": seed,
         "data": data,
         **given,
+        **({"cap": MAX_STEPS, "training": TRAINING} if method.gradient else {}),
         "version": __version__,
         "fixed": dict(method.fixed),
         "candidates": [dict(candidate) for candidate in method.candidates],
