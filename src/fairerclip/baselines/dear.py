@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from fairerclip._util.checks import LARGEST, check_count, check_positive, check_
 from fairerclip._util.extras import require
 from fairerclip._util.types import F64
 from fairerclip.baselines.gradient.recipes import Recipe, check_recipe, counted, shuffled
-from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_codes
+from fairerclip.baselines.heads import CosineHead, class_prompts, values_as_target
 from fairerclip.baselines.training_data import Needs, Training
 
 TEMPERATURE = 100.0
@@ -109,8 +109,7 @@ class DeAR(Recipe, CosineHead):
         check_count("hidden", self.hidden, 65_536, least=0)
         check_count("classifier_epochs", self.classifier_epochs)
         self.text_ = class_prompts(data, "DeAR")
-        s = np.unique(sensitive_codes(data), return_inverse=True)[1].reshape(-1)
-        data = counted(replace(data, y=s, n_groups=int(s.max()) + 1))
+        data = counted(values_as_target(data))
         teacher = Recipe(
             epochs=self.classifier_epochs,
             lr=self.classifier_lr,

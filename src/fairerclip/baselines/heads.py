@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,6 +57,12 @@ def projected_off(data: Training, name: str) -> tuple[F64, str]:
 def sensitive_codes(data: Training) -> Ints:
     """Return the group codes (n,), true or predicted zero-shot; one code for all rows if S has a single value."""
     return np.zeros(len(data.X), dtype=np.int64) if data.s is None else data.s
+
+
+def values_as_target(data: Training) -> Training:
+    """Return the rows with their sensitive values as the classes to learn, coded without gaps."""
+    s = np.unique(sensitive_codes(data), return_inverse=True)[1].reshape(-1)
+    return replace(data, y=s, n_groups=int(s.max()) + 1)
 
 
 def varies(s: Ints, weight: F64) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from fairerclip._util.checks import check_count, check_positive
 from fairerclip._util.extras import require
 from fairerclip._util.types import F64
 from fairerclip.baselines.gradient.recipes import Recipe, check_recipe, counted, shuffled
-from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_codes
+from fairerclip.baselines.heads import CosineHead, class_prompts, values_as_target
 from fairerclip.baselines.training_data import Needs, Training
 
 
@@ -112,8 +112,7 @@ class PromptDebiasing(Recipe, CosineHead):
         check_count("hidden", self.hidden, 65_536)
         check_count("warm_up", self.warm_up, least=0)
         text = class_prompts(data, "PromptDebiasing")
-        s = np.unique(sensitive_codes(data), return_inverse=True)[1].reshape(-1)
-        data = counted(replace(data, y=s, n_groups=int(s.max()) + 1))
+        data = counted(values_as_target(data))
         net = PromptNet(text, self.temperature, self.rank, seed)
         run = Run(net, data, self)
         adversary = Adversary(run, data, self.hidden, float(self.adversary_lr), seed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from fairerclip.study.comparison import (
     StudySoftware,
 )
 from fairerclip.study.comparison_answer import answer_of
-from fairerclip.study.jobs import Job, run_jobs
+from fairerclip.study.jobs import Answer, Job, run_jobs
 from fairerclip.study.method import Method
 from fairerclip.study.methods import CANDIDATES, MAX_STEPS, SEARCH, chosen_methods
 from fairerclip.study.paired_methods import PairedMethods
@@ -48,6 +48,21 @@ RUNS_PER_PROCESS = 5
 """Number of runs on resampled splits after which a process is replaced; to start one takes seconds."""
 GRADIENT_SPLITS = 5
 """Number of resampled splits for methods that are trained by gradient, unless another is given."""
+
+
+A = TypeVar("A", bound=Answer)
+
+
+class Repetitions(Protocol):
+    """What `runs_by_method` reads of the options of a comparison."""
+
+    @property
+    def jobs(self) -> int | None:
+        """Number of processes; None for one per core."""
+
+    @property
+    def splits(self) -> int | None:
+        """Number of resampled splits; None for the splits of the task."""
 
 
 @dataclass(frozen=True)
@@ -189,20 +204,33 @@ def _run(
     progress: Callable[[int, int], None],
 ) -> dict[str, list[MethodRun | FailedRun]]:
     """Run every method with every seed, and return the runs by method."""
-    pairs = [(method, seed) for method in methods for seed in options.draws(method)]
+    draws = {method.key: options.draws(method) for method in methods}
+    jobs = [_job(experiment, method, seed, data, options) for method in methods for seed in draws[method.key]]
+    return runs_by_method(jobs, draws, options, work, progress)
+
+
+def runs_by_method(
+    jobs: Sequence[Job[A]],
+    draws: Mapping[str, Sequence[int]],
+    options: Repetitions,
+    work: Path | None,
+    progress: Callable[[int, int], None],
+) -> dict[str, list[A | FailedRun]]:
+    """Run the jobs of all methods, and return the runs by method; ``draws`` has the seeds of each, in order."""
     # One process per run: its peak memory is that of the run alone, and a crash does not end other runs. The many runs
     # on resampled splits share a few; the first run of each method has a process of its own, and shows its memory.
     answers = run_jobs(
-        [_job(experiment, method, seed, data, options) for method, seed in pairs],
+        jobs,
         work,
         processes=options.jobs,
         calls_per_process=1 if options.splits is None else RUNS_PER_PROCESS,
         progress=progress,
     )
-    runs: dict[str, list[MethodRun | FailedRun]] = {method.key: [] for method in methods}
-    for (method, seed), answer in zip(pairs, answers, strict=True):
+    runs: dict[str, list[A | FailedRun]] = {key: [] for key in draws}
+    pairs = [(key, seed) for key, seeds in draws.items() for seed in seeds]
+    for (key, seed), answer in zip(pairs, answers, strict=True):
         run = FailedRun(seed=seed, error=answer.error) if isinstance(answer, Failure) else answer
-        runs[method.key].append(run)
+        runs[key].append(run)
     return runs
 
 

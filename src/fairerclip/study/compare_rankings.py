@@ -23,10 +23,10 @@ from fairerclip.data import Task
 from fairerclip.embedding.strength_path import mean_over_queries
 from fairerclip.errors import LabelError, ShapeError
 from fairerclip.experiment import Experiment
-from fairerclip.study.compare import GRADIENT_SPLITS, RUNS_PER_PROCESS
+from fairerclip.study.compare import GRADIENT_SPLITS, runs_by_method
 from fairerclip.study.comparison import FailedRun, PairedChange, SeedMean, StudySoftware
 from fairerclip.study.fit_mitigator import FLOOR, queries_of, ranked_split
-from fairerclip.study.jobs import Job, run_jobs
+from fairerclip.study.jobs import Job
 from fairerclip.study.method import Method
 from fairerclip.study.methods import EMBEDDING, MAX_STEPS, check_known
 from fairerclip.study.ranking_comparison import (
@@ -47,7 +47,6 @@ from fairerclip.study.ranking_run import (
     why_no_rankings,
 )
 from fairerclip.study.split_figures import CONFIDENCE, half_width, levelled_mean, overlap_ratio
-from fairerclip.study.workers import Failure
 
 NUMBERS = ("max_skew", "ndkl", "rank_correlation", "low_correlation", "average_precision")
 SKEWS = ("max_skew", "ndkl")
@@ -188,25 +187,19 @@ def _run(
     work: Path | None,
     progress: Callable[[int, int], None],
 ) -> dict[str, list[RankingRun | FailedRun]]:
-    pairs = [(method, seed) for method in methods for seed in options.draws(method)]
+    draws = {method.key: options.draws(method) for method in methods}
     data = {
         "digest": digest(experiment.task),
         "queries": _digest(queries_of(experiment)[1]),
         "sensitive": list(experiment.sensitive),
         "unrelated": None if unrelated is None else digest(unrelated),
     }
-    answers = run_jobs(
-        [_job(experiment, method, seed, data, options, unrelated) for method, seed in pairs],
-        work,
-        processes=options.jobs,
-        calls_per_process=1 if options.splits is None else RUNS_PER_PROCESS,
-        progress=progress,
-    )
-    runs: dict[str, list[RankingRun | FailedRun]] = {method.key: [] for method in methods}
-    for (method, seed), answer in zip(pairs, answers, strict=True):
-        run = FailedRun(seed=seed, error=answer.error) if isinstance(answer, Failure) else answer
-        runs[method.key].append(run)
-    return runs
+    jobs = [
+        _job(experiment, method, seed, data, options, unrelated)
+        for method in methods
+        for seed in draws[method.key]
+    ]
+    return runs_by_method(jobs, draws, options, work, progress)
 
 
 def _job(
