@@ -15,13 +15,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairerclip._util.arrays import as_numbers
 from fairerclip._util.types import F64, Floats
+from fairerclip.baselines.shared_solutions import keep_answer, kept_answer
 from fairerclip.baselines.training_data import (
     Needs,
     Training,
     Validation,
-    collect,
-    resolve,
     text_pairs_of,
+    training_data,
     unit_or_zero,
     unit_prompts,
     unit_sentences,
@@ -32,7 +32,6 @@ from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import FreeQueryError, LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.inputs.encode import as_labels, encode
 from fairerclip.inputs.sensitive_columns import encode_groups
-from fairerclip.inputs.weights import check_weights
 from fairerclip.model.details import forget_details
 from fairerclip.model.parameters import check_offsets
 from fairerclip.model.saving import SavedModel
@@ -112,22 +111,23 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         text_pairs : mapping from "harmful" or "helpful" to array of shape (m, 2, p), optional
             Embeddings of pairs of sentences. A method ignores sentences that are not in its ``sentences``.
         """
-        X = checked_matrix(self, X, reset=True).astype(np.float64, copy=False)
-        check_rows(X, "X", zero_is_error=True)
-        X = unit_rows(X)
+        X = checked_matrix(self, X, reset=True)
         self.normalize_ = True
         forget_details(self)
-        weight = check_weights(sample_weight, len(X))
         sources = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
         sources += [text_pairs] if "text_pairs" in self.sentences else []
         sources += [counterfactual_text] if self.takes_named else []
         self._require(y, text, sensitive_features, sources, validation)
         learns = self.requirements.labels != "none"
         given = (sensitive_features, sensitive_text)
-        target, sensitive = resolve(X, y, text, given, weight, classes, missing_label, learns=learns)
-        self.classes_ = target.classes
-        self.offsets_ = np.zeros(len(target.classes))
-        data = collect(X, weight, target, sensitive, only_labelled=learns)
+        # Candidates of a choice are fitted on the same rows, which are checked and resolved once for all of them.
+        inputs = (X, y, text, given, sample_weight, classes, missing_label, learns)
+        prepared = kept_answer(training_data, inputs)
+        if prepared is None:  # called from here, so that its warnings name the line that called `fit`
+            prepared = keep_answer(training_data, inputs, training_data(*inputs))
+        found, data = prepared
+        self.classes_ = found.copy()
+        self.offsets_ = np.zeros(len(found))
         self._learn(
             replace(
                 data,

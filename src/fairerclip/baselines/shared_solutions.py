@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -37,14 +37,27 @@ def once(compute: Callable[..., T], *inputs: Any) -> T:
     Inputs and the answer are kept, not copied, so nothing may change them. One answer per function is kept, so memory
     is that of one fit.
     """
+    answer = kept_answer(compute, inputs)
+    return keep_answer(compute, inputs, compute(*inputs)) if answer is None else answer
+
+
+def kept_answer(compute: Callable[..., T], inputs: tuple[Any, ...]) -> T | None:
+    """Return the latest answer of a function inside `shared_solutions`, if it is of equal inputs; else None."""
     latest = _LATEST.get()
-    if latest is None:
-        return compute(*inputs)
-    kept = latest.get(compute)
-    if kept is None or not all(map(_equal, kept[0], inputs)):
-        latest.pop(compute, None)  # before the next answer takes memory
-        kept = latest[compute] = (inputs, compute(*inputs))
-    answer: T = kept[1]
+    if latest is None or compute not in latest:
+        return None
+    if all(map(_equal, latest[compute][0], inputs)):
+        answer: T = latest[compute][1]
+        return answer
+    del latest[compute]  # before the next answer takes memory
+    return None
+
+
+def keep_answer(compute: Callable[..., T], inputs: tuple[Any, ...], answer: T) -> T:
+    """Return the answer of a function, and keep it inside `shared_solutions`."""
+    latest = _LATEST.get()
+    if latest is not None:
+        latest[compute] = (inputs, answer)
     return answer
 
 
@@ -74,8 +87,15 @@ def first_stage(compute: Callable[[], Result], *inputs: Any) -> Result:
 
 
 def _equal(a: Any, b: Any) -> bool:
+    """Return whether two inputs are equal: the same object, or equal arrays, numbers, texts or collections of them."""
     if a is b:
         return True
-    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and np.array_equal(a, b)
-    return type(a) is type(b) and bool(a == b)
+    if isinstance(a, Mapping):
+        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return isinstance(a, int | float | str | np.generic) and bool(a == b)

@@ -16,6 +16,7 @@ from fairerclip.errors import PromptError, ShapeError
 from fairerclip.inputs.prompts import prototypes
 from fairerclip.inputs.sensitive import ResolvedSensitive, match_prompts, resolve_sensitive
 from fairerclip.inputs.target import ResolvedTarget, resolve_target
+from fairerclip.inputs.weights import check_weights
 
 PAIR_KINDS = ("harmful", "helpful")
 """Kinds of ``text_pairs``."""
@@ -106,28 +107,35 @@ class Training:
     value_codes: tuple[Ints | None, ...] = ()
 
 
-def resolve(
-    X: F64,
+def training_data(
+    X: NDArray[Any],
     y: Any,
     text: Any,
     given: tuple[Any, Any],
-    weight: F64,
+    sample_weight: Any,
     classes: Iterable[Any] | None,
     missing_label: Any,
-    *,
     learns: bool,
-) -> tuple[ResolvedTarget, ResolvedSensitive | None]:
-    """Return target and sensitive attributes of all rows; no attributes if neither values nor prompts are ``given``."""
+) -> tuple[NDArray[Any], Training]:
+    """Check rows X (n, p), labels and prompts, and return the classes (c,) with everything that a method receives.
+
+    ``given`` are sensitive values and their prompts; if both are None there are no attributes. If the method
+    ``learns`` from labels, rows without one are left out.
+    """
+    X = X.astype(np.float64, copy=False)
+    check_rows(X, "X", zero_is_error=True)
+    X = unit_rows(X)
+    weight = check_weights(sample_weight, len(X))
     target = resolve_target(X, y, text, weight, classes=classes, missing_label=missing_label, learns=learns)
-    if all(values is None for values in given):
-        return target, None
-    sensitive = resolve_sensitive(
-        *(X, *given, target), kind="categorical", terms="each", missing_label=missing_label
-    )
-    return target, sensitive
+    sensitive = None
+    if any(values is not None for values in given):
+        sensitive = resolve_sensitive(
+            *(X, *given, target), kind="categorical", terms="each", missing_label=missing_label
+        )
+    return target.classes, _collect(X, weight, target, sensitive, only_labelled=learns)
 
 
-def collect(
+def _collect(
     X: F64, weight: F64, target: ResolvedTarget, sensitive: ResolvedSensitive | None, *, only_labelled: bool
 ) -> Training:
     """Collect the rows with their labels, weights, sensitive values and prompts."""

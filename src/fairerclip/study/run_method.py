@@ -67,9 +67,13 @@ def run_method(
 def run_split(
     method: Method, experiment: Experiment, seed: int, *, max_steps: int | None = None
 ) -> MethodRun:
-    """Run a method on the resampled split with this seed (`resplit`), with the same seed."""
+    """Run a method on the resampled split with this seed (`resplit`), with the same seed.
+
+    The predicted classes are not kept: differences are paired by split, and a kept run says nothing of single rows.
+    """
     task = resplit(experiment.task, seed, sensitive=experiment.sensitive)
-    return run_method(method, replace(experiment, task=task), seed, max_steps=max_steps)
+    run = run_method(method, replace(experiment, task=task), seed, max_steps=max_steps)
+    return run.model_copy(update={"predicted": ()})
 
 
 def _notes(model: Any) -> list[str]:
