@@ -1,24 +1,32 @@
 """Tables of every method on every task from kept runs of `fairerclip compare --splits`, for docs/field.md.
 
+    python benchmarks/field.py restore FIELD
+    python benchmarks/field.py keep FIELD
     python benchmarks/field.py tables FIELD > docs/benchmarks/field-tables.md
     python benchmarks/field.py methods
 
 FIELD has a folder with the output of `fairerclip compare TASK --splits N -o FIELD/TASK` for each task, and of the same
 command on the gallery in FIELD/gallery-ATTRIBUTE. Runs of single methods may be added at any time: methods may have
 different numbers of splits, and those that have fewer are corrected by how hard these are for the others
-(`fairerclip.study.split_figures`). ``methods`` prints the table of what every method needs, from the code.
+(`fairerclip.study.split_figures`). ``keep`` packs the runs of FIELD into the results of this version, and ``restore``
+unpacks those that FIELD lacks, so that the study goes on where it ended, on any machine, and the tables can be made
+again without it. Runs hold figures of groups, and nothing of single rows. ``methods`` prints the table of what every
+method needs, from the code.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fairerclip import __version__
 from fairerclip.study.comparison import MethodRun
 from fairerclip.study.method import Method
 from fairerclip.study.methods import LEARNS_FROM, METHODS
@@ -44,7 +52,43 @@ SOLUTIONS = {method.home: "closed form" for method in METHODS} | {
     "SPD": "random forest",
 }
 """How a method that is not trained by gradient on rows is solved."""
+KEPT = Path(__file__).resolve().parent / "results" / __version__ / "field"
+"""Archives of runs, one per folder of the study."""
+RESULTS = ("comparison.json", "rankings.json")
+"""What `compare` writes beside the runs, and tables are made from."""
 Runs = dict[str, list[MethodRun]]
+
+
+def keep(field: Path, kept: Path = KEPT) -> list[str]:
+    """Pack the runs and results of every folder of a study; equal files give equal bytes."""
+    kept.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for folder in sorted(path.parent for path in field.glob("*/runs")):
+        files = [*sorted(folder.glob("runs/*-split-*.json")), *(folder / name for name in RESULTS)]
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:xz") as archive:
+            for file in filter(Path.exists, files):
+                content = file.read_bytes()
+                entry = tarfile.TarInfo(file.relative_to(folder).as_posix())
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+        target = kept / f"{folder.name}.tar.xz"
+        target.write_bytes(packed.getvalue())
+        lines.append(f"{target.name}: {len(files)} files, {target.stat().st_size:,} bytes")
+    return lines
+
+
+def restore(field: Path, kept: Path = KEPT) -> list[str]:
+    """Unpack the kept runs and results that a folder lacks."""
+    lines = []
+    for packed in sorted(kept.glob("*.tar.xz")):
+        folder = field / packed.name.removesuffix(".tar.xz")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(packed) as archive:
+            missing = [entry for entry in archive.getmembers() if not (folder / entry.name).exists()]
+            archive.extractall(folder, missing, filter="data")
+        lines.append(f"{folder}: {len(missing)} files restored")
+    return lines
 
 
 def read_runs(folder: Path) -> Runs:
@@ -250,5 +294,8 @@ def tables(field: Path) -> list[str]:
     return lines
 
 
+COMMANDS = {"keep": keep, "restore": restore, "tables": tables}
+
 if __name__ == "__main__":
-    print("\n".join(methods_table() if sys.argv[1] == "methods" else tables(Path(sys.argv[2]))))
+    command, *folder = sys.argv[1:]
+    print("\n".join(methods_table() if command == "methods" else COMMANDS[command](*map(Path, folder))))

@@ -216,19 +216,25 @@ def runs_by_method(
     work: Path | None,
     progress: Callable[[int, int], None],
 ) -> dict[str, list[A | FailedRun]]:
-    """Run the jobs of all methods, and return the runs by method; ``draws`` has the seeds of each, in order."""
+    """Run the jobs of all methods, and return the runs by method; ``draws`` has the seeds of each, in order.
+
+    All methods run with a seed before the next one: work that stops early has figures of all of them, and runs of one
+    process share what depends on the split alone.
+    """
+    pairs = [(key, seed) for key, seeds in draws.items() for seed in seeds]
+    order = sorted(range(len(pairs)), key=lambda place: pairs[place][1])
     # One process per run: its peak memory is that of the run alone, and a crash does not end other runs. The many runs
     # on resampled splits share a few; the first run of each method has a process of its own, and shows its memory.
     answers = run_jobs(
-        jobs,
+        [jobs[place] for place in order],
         work,
         processes=options.jobs,
         calls_per_process=1 if options.splits is None else RUNS_PER_PROCESS,
         progress=progress,
     )
     runs: dict[str, list[A | FailedRun]] = {key: [] for key in draws}
-    pairs = [(key, seed) for key, seeds in draws.items() for seed in seeds]
-    for (key, seed), answer in zip(pairs, answers, strict=True):
+    for place, answer in zip(order, answers, strict=True):
+        key, seed = pairs[place]
         run = FailedRun(seed=seed, error=answer.error) if isinstance(answer, Failure) else answer
         runs[key].append(run)
     return runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -221,7 +222,8 @@ def _job(
         "fixed": dict(method.fixed),
         "candidates": [dict(candidate) for candidate in method.candidates],
     }
-    arguments = {"method": method, "experiment": experiment, "seed": seed, "unrelated": unrelated, **given}
+    arguments: dict[str, Any] = {"method": method, "experiment": experiment, "seed": seed, **given}
+    arguments |= {"unrelated": unrelated, "data": json.dumps(data)}
     kind = "rankings-" if options.splits is None else "rankings-split-"
     return Job(
         method.title, key, f"{method.key}-{kind}{seed}.json", RankingRun, run_ranking, arguments, seed == 0

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -169,6 +169,24 @@ class RankedRows:
         )
 
 
+@dataclass(frozen=True)
+class _NamedExperiment:
+    """An experiment that is equal to others of the same name."""
+
+    name: str | None
+    experiment: Experiment = field(compare=False)
+
+
+@lru_cache(maxsize=1)
+def _ranking_task(named: _NamedExperiment, seed: int, resampled: bool) -> RankingTask:
+    """Return what every method is given, on the resampled split with this seed or the splits of the task."""
+    experiment = named.experiment
+    if resampled:
+        task = resplit(experiment.task, seed, sensitive=experiment.sensitive)
+        experiment = replace(experiment, task=task)
+    return RankingTask.of(experiment)
+
+
 def run_ranking(
     method: Method,
     experiment: Experiment,
@@ -178,6 +196,7 @@ def run_ranking(
     k: int | None = None,
     resampled: bool = False,
     unrelated: Task | None = None,
+    data: str | None = None,
 ) -> RankingRun:
     """Choose among the candidates of a method on the validation rows, and measure its rankings of the test rows.
 
@@ -197,15 +216,16 @@ def run_ranking(
         Exchange the rows of the splits first.
     unrelated : Task, optional
         Another task, whose zero-shot accuracy before and after the map is measured.
+    data : str, optional
+        Name of the experiment. Runs one after the other in a process share the readers of sensitive values if their
+        seeds and names are equal.
     """
-    if resampled:
-        task = resplit(experiment.task, seed, sensitive=experiment.sensitive)
-        experiment = replace(experiment, task=task)
-    split = ranked_split(experiment)
+    before = peak_memory()
+    named = _NamedExperiment(data, experiment)
+    given = (_ranking_task if data is not None else _ranking_task.__wrapped__)(named, seed, resampled)
+    split = ranked_split(given.experiment)
     if split is None or split == "train":
         raise LabelError(f"{experiment.task.name} has no test or validation rows with sensitive labels")
-    before = peak_memory()
-    given = RankingTask.of(experiment)
     _ = given.read_values  # the same for all methods, so that it is not a part of their times
     started = time.perf_counter()
     chosen, model, reached, candidates = _choose(method, given, seed, floor)
