@@ -3,8 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 REAL_DATA ?= ../shared/data
+# Tests use the kernels of one processor (AVX2), so that recorded outputs are the same to the last digit shown on every newer one;
+# `make test KERNEL=` uses those of this processor, and skips what was recorded.
+KERNEL ?= Haswell
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
-ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(if $(KERNEL),OPENBLAS_CORETYPE=$(KERNEL))
 
 .PHONY: field audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo docs test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
 	picture proofs rankings real reproduce serve-load clean

@@ -134,7 +134,8 @@ def test_a_store_is_continued_after_its_last_whole_shard(model, tmp_path, monkey
     assert 0 < mitigate_store(model, X, tmp_path / "out").written < 9000
     store = open_store(tmp_path / "out")
     assert store.ids.tolist() == [str(k) for k in range(9000)]
-    np.testing.assert_array_equal(store[:], model.transform(X))
+    # With some kernels of BLAS the last digit of a row depends on its place in the block.
+    np.testing.assert_allclose(store[:], model.transform(X), rtol=0, atol=2.0**-24)
 
 
 @pytest.mark.parametrize("layout", ["clip-retrieval", "store"])
