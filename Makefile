@@ -8,6 +8,9 @@ REAL_DATA ?= ../shared/data
 KERNEL ?= Haswell
 # One BLAS thread per test worker: small matrices on many workers only wait for each other.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(if $(KERNEL),OPENBLAS_CORETYPE=$(KERNEL))
+# Tests keep compiled modules even where the surroundings say not to: workers, and the processes that tests start, would
+# compile all of them again.
+COMPILED := PYTHONDONTWRITEBYTECODE=
 
 .PHONY: field audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo docs test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
 	picture proofs rankings real reproduce serve-load clean
@@ -30,7 +33,7 @@ $(VENV)/dev.done: pyproject.toml constraints.txt | $(BIN)/python
 # The documentation: its snippets are run, then it is built with pictures and examples that are run, too. A snippet that
 # fails, a broken link or a missing reference is an error. Three minutes.
 docs: $(VENV)/dev.done
-	$(ONE_THREAD) $(BIN)/python -m pytest tests/report/test_docs.py tests/package/test_site.py -k python_of
+	$(COMPILED) $(ONE_THREAD) $(BIN)/python -m pytest tests/report/test_docs.py tests/package/test_site.py -k python_of
 	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going docs docs/_build/html
 
 demo: $(VENV)/run.done
@@ -44,31 +47,31 @@ lint: $(VENV)/dev.done
 	$(BIN)/lint-imports --no-logo
 
 test: lint
-	$(ONE_THREAD) $(BIN)/python -m pytest -m "not proof"
+	$(COMPILED) $(ONE_THREAD) $(BIN)/python -m pytest -m "not proof"
 
 # The long tests, which tests/proofs.txt lists: hostile files, clusters whose workers are killed, interrupts, how often
 # intervals hold the truth, real faces, the whole site. About four minutes on two cores.
 proofs: $(VENV)/dev.done
-	$(ONE_THREAD) $(BIN)/python -m pytest -m proof
+	$(COMPILED) $(ONE_THREAD) $(BIN)/python -m pytest -m proof
 
 # The quick part, about a minute on two cores: neither linters nor what tests/slow.txt lists, that is encoders, the page in
 # a browser, hostile files, recorded outputs, and the functions that took longest.
 test-fast: $(VENV)/dev.done
-	$(ONE_THREAD) $(BIN)/python -m pytest -m "not slow"
+	$(COMPILED) $(ONE_THREAD) $(BIN)/python -m pytest -m "not slow"
 
 # The quick part and the demo without any optional library: what needs one says so in one line.
 test-no-extras:
 	$(PYTHON) -m venv --clear $(VENV)-no-extras
 	$(VENV)-no-extras/bin/pip install --quiet --constraint constraints.txt --editable '.[test]'
 	$(VENV)-no-extras/bin/fairerclip demo --output demo
-	$(ONE_THREAD) $(VENV)-no-extras/bin/python -m pytest -m "not slow"
+	$(COMPILED) $(ONE_THREAD) $(VENV)-no-extras/bin/python -m pytest -m "not slow"
 
 # The quick part and the tests of encoders with the oldest versions that are allowed; needs Python 3.11.
 test-minimum:
 	$(PYTHON) -m venv --clear $(VENV)-minimum
 	$(VENV)-minimum/bin/pip install --quiet --constraint constraints-minimum.txt --editable '.[test,all]'
-	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest -m "not slow"
-	$(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest tests/encoders
+	$(COMPILED) $(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest -m "not slow"
+	$(COMPILED) $(ONE_THREAD) $(VENV)-minimum/bin/python -m pytest tests/encoders
 
 # How fast it is, as ratios with targets: docs/benchmarks/speed.md. The quick ones take some minutes on two cores; all of them
 # take hours, 6 GB of memory and 10 GB of disk. Results are kept by version in benchmarks/results, and what became
