@@ -7,6 +7,7 @@ import pytest
 
 from fairerclip.auditing import run
 from fairerclip.auditing.sections import probes
+from fairerclip.baselines import sensitive_forest
 from fairerclip.metrics.retrieval import gallery
 from fairerclip.study import jobs, methods
 from fairerclip.study.paper import context
@@ -52,4 +53,14 @@ def fewer_fits():
     """Yield while a search makes two fits of its own instead of six: the body of a fixture for a whole module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "FITS", candidates.FITS[:2])
+        yield
+
+
+def smaller_forests():
+    """Yield while forests that predict S have thirty trees, not a hundred: the body of a fixture for a whole module.
+
+    With fewer, some row would be in the sample of every tree.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sensitive_forest, "N_TREES", 30)
         yield

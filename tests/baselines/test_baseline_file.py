@@ -32,7 +32,9 @@ from forged import MANIFEST
 from forged import TENSORS as ARRAYS
 from forged import forge as forge_folder
 from forged import tensors_of as arrays_of
+from light import smaller_forests
 
+small_forests = pytest.fixture(scope="module", autouse=True)(smaller_forests)
 MODELS = [
     ZeroShot(),
     LinearProbe(C=(0.1, 1.0), class_weight="group"),

@@ -49,7 +49,9 @@ from fairerclip.errors import (
     VanishedLabelWarning,
 )
 from fairerclip.experiment import Experiment
+from light import smaller_forests
 
+small_forests = pytest.fixture(scope="module", autouse=True)(smaller_forests)
 MODELS = [
     ZeroShot(),
     LinearProbe(),

@@ -10,7 +10,9 @@ from fairerclip import FairerCLIP, baselines
 from fairerclip.errors import FairerClipError, FairerClipWarning, ParameterError
 from fairerclip.features import make_features
 from fairerclip.features.feature_map import MAX_FEATURES
+from light import smaller_forests
 
+small_forests = pytest.fixture(scope="module", autouse=True)(smaller_forests)
 ODD = (
     *(1e-300, 1e308, -1e300, 10**20, 10**400, -1, 0, 0.5),
     *(float("nan"), float("inf"), -float("inf"), True, np.True_, None, Fraction(1, 3), 3 + 0j),
