@@ -13,6 +13,7 @@ import numpy as np
 T = TypeVar("T")
 Result = TypeVar("Result")
 _MOST_KEPT = 8  # results of the latest first stages; each has a number per row, or per class and column
+_LARGE = 1 << 20  # bytes of an input whose digest is kept: that of the rows, which many fits have in common
 _Kept = dict[Callable[..., Any], tuple[tuple[Any, ...], Any]]
 _LATEST: ContextVar[_Kept | None] = ContextVar("latest", default=None)
 
@@ -72,11 +73,8 @@ def first_stage(compute: Callable[[], Result], *inputs: Any) -> Result:
     kept: dict[bytes, Any] = latest.setdefault(first_stage, ((), {}))[1]
     content = hashlib.blake2b()
     for value in inputs:
-        if isinstance(value, np.ndarray):
-            content.update(repr((value.shape, value.dtype.str)).encode())
-            content.update(np.ascontiguousarray(value).data)
-        else:
-            content.update(repr(value).encode())
+        large = isinstance(value, np.ndarray) and value.nbytes > _LARGE
+        content.update(once(_digest, value) if large else _digest(value))
     key = content.digest()
     if key not in kept:
         while len(kept) >= _MOST_KEPT:
@@ -84,6 +82,14 @@ def first_stage(compute: Callable[[], Result], *inputs: Any) -> Result:
         kept[key] = compute()
     result: Result = kept[key]
     return result
+
+
+def _digest(value: Any) -> bytes:
+    if not isinstance(value, np.ndarray):
+        return hashlib.blake2b(repr(value).encode()).digest()
+    content = hashlib.blake2b(repr((value.shape, value.dtype.str)).encode())
+    content.update(np.ascontiguousarray(value).data)
+    return content.digest()
 
 
 def _equal(a: Any, b: Any) -> bool:
