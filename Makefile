@@ -158,15 +158,18 @@ real: $(VENV)/dev.done
 	$(BIN)/python benchmarks/degrade.py $(REAL_DATA)
 
 # Every method on resampled splits of the four tasks and of the gallery, the tables of docs/field.md: about 20 core minutes for each split, and as
-# much again for each of the first five, which train by gradient. Runs are kept in FIELD and taken up again.
+# much again for each of the first five, which train by gradient. Runs are kept in FIELD and taken up again; those of the
+# results of this version are unpacked first, and all are packed at the end.
 FIELD ?= field
 GALLERY := --queries $(REAL_DATA)/fairface_queries.npz --unrelated $(REAL_DATA)/pacs.npz
 field: $(VENV)/dev.done
+	$(BIN)/python benchmarks/field.py restore $(FIELD)
 	for task in celeba_blond celeba_cheekbones celeba_attractive pacs; do \
-	  $(BIN)/fairerclip compare $(REAL_DATA)/$$task.npz --splits $(SPLITS) -o $(FIELD)/$$task || exit 1; done
+	  $(BIN)/fairerclip compare $(REAL_DATA)/$$task.npz --splits $(SPLITS) --overwrite -o $(FIELD)/$$task || exit 1; done
 	for name in sex race; do $(BIN)/fairerclip compare $(REAL_DATA)/fairface.npz --sensitive $$name $(GALLERY) \
-	  --splits $(SPLITS) -o $(FIELD)/gallery-$$name || exit 1; done
-	$(BIN)/python benchmarks/field.py tables $(FIELD)
+	  --splits $(SPLITS) --overwrite -o $(FIELD)/gallery-$$name || exit 1; done
+	$(BIN)/python benchmarks/field.py keep $(FIELD)
+	$(BIN)/python benchmarks/field.py tables $(FIELD) > docs/benchmarks/field-tables.md
 
 # FairerCLIP as it comes and searched against other methods that choose on the same rows, with many labels, few, or none:
 # the first tables of docs/benchmarks/comparison.md; about two hours on two cores. Runs are kept in CHOICE and taken up again.

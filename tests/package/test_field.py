@@ -1,5 +1,6 @@
 """The page of all methods: its table is that of the code, and its figures are those of kept runs."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -28,10 +29,18 @@ def field():
         sys.path.remove(str(ROOT / "benchmarks"))
 
 
-def test_the_table_of_methods_is_that_of_the_code(field):
+@pytest.fixture(scope="module")
+def kept(field, tmp_path_factory):
+    """The study with its kept runs."""
+    home = tmp_path_factory.mktemp("field")
+    field.restore(home)
+    return home
+
+
+def test_the_table_of_methods_is_that_of_the_code_and_of_kept_runs(field, kept):
     text = (ROOT / "docs" / "field.md").read_text(encoding="utf-8")
-    lines = field.methods_table()
-    assert "\n".join(lines) in text, "write the table anew: python benchmarks/field.py methods"
+    lines = field.methods_table(kept)
+    assert "\n".join(lines) in text, "write the table anew: python benchmarks/field.py methods FIELD"
     assert len(lines) == len(METHODS) + 3
 
 
@@ -58,3 +67,32 @@ def test_tables_are_made_of_kept_runs(field, tmp_path, monkeypatch):
     # Another number of splits for one method is no harm.
     (tmp_path / "pacs" / "runs" / "orth-proj-split-2.json").unlink()
     assert "| Orth-Proj | no labels | 2 |" in "\n".join(field.tables(tmp_path))
+
+
+def test_packed_runs_are_restored_where_they_are_missing(field, tmp_path):
+    runs = tmp_path / "one" / "pacs" / "runs"
+    runs.mkdir(parents=True)
+    for name in ("zero-shot-split-0.json", "zero-shot-split-1.json", "zero-shot-0.json"):
+        (runs / name).write_text(f'"{name}"')
+    (runs.parent / "comparison.json").write_text("{}")
+    assert field.keep(tmp_path / "one", tmp_path / "kept") == field.keep(tmp_path / "one", tmp_path / "again")
+    packed, again = (tmp_path / home / "pacs.tar.xz" for home in ("kept", "again"))
+    assert packed.read_bytes() == again.read_bytes()
+    other = tmp_path / "two" / "pacs" / "runs" / "zero-shot-split-1.json"
+    other.parent.mkdir(parents=True)
+    other.write_text('"newer"')
+    field.restore(tmp_path / "two", tmp_path / "kept")
+    assert other.read_text() == '"newer"'
+    assert {path.name for path in other.parent.iterdir()} == {"zero-shot-split-0.json", other.name}
+    assert (tmp_path / "two" / "pacs" / "comparison.json").read_text() == "{}"
+
+
+def test_tables_of_the_documentation_are_those_of_the_kept_runs(field, kept):
+    text = (ROOT / "docs" / "benchmarks" / "field-tables.md").read_text(encoding="utf-8")
+    assert "\n".join(field.tables(kept)) + "\n" == text, "write the tables anew: make field"
+
+
+def test_kept_runs_say_nothing_of_single_rows(kept):
+    runs = [json.loads(file.read_text())["answer"] for file in kept.glob("*/runs/*.json")]
+    assert runs
+    assert not any(run.get("predicted") for run in runs)
