@@ -222,6 +222,23 @@ def lose(calls, keep, asked):
         keep(number, Failure("lost"))
 
 
+def test_all_methods_run_on_a_split_before_the_next_one(monkeypatch):
+    draws = {"many": (0, 1, 2), "few": (1,), "last": (0, 2)}
+    pairs = [(key, seed) for key, seeds in draws.items() for seed in seeds]
+    ran = []
+
+    def run(jobs, *_, **__):
+        ran.extend(jobs)
+        return [Failure("stopped") if key == "few" else f"{key} {seed}" for key, seed in jobs]
+
+    monkeypatch.setattr(study, "run_jobs", run)
+    runs = study.runs_by_method(pairs, draws, CompareOptions(splits=3), None, lambda *_: None)
+    assert ran == [("many", 0), ("last", 0), ("many", 1), ("few", 1), ("many", 2), ("last", 2)]
+    assert runs["many"] == ["many 0", "many 1", "many 2"]
+    assert [(run.seed, run.error) for run in runs["few"]] == [(1, "stopped")]
+    assert runs["last"] == ["last 0", "last 2"]
+
+
 def test_bad_options_are_refused(experiment):
     with pytest.raises(ParameterError, match="no method 'magic'"):
         chosen_methods(["magic"])

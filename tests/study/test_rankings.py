@@ -128,6 +128,20 @@ def test_a_resampled_split_is_a_resampled_task(gallery):
     assert one.attributes == other.attributes
 
 
+def test_runs_that_share_the_readers_of_a_split_have_the_figures_of_runs_alone(gallery, monkeypatch):
+    reads = []
+    compute = RankingTask.read_values.func
+    monkeypatch.setattr(RankingTask.read_values, "func", lambda task: reads.append(task) or compute(task))
+    for seed in (3, 4):
+        for key in ("leace", "orth-proj"):
+            shared, alone = (
+                run_ranking(BY_KEY[key], gallery, seed, floor=0.5, resampled=True, data=name)
+                for name in ("this gallery", None)
+            )
+            assert (shared.chosen, shared.attributes) == (alone.chosen, alone.attributes)
+    assert len(reads) == 2 + 4  # one for each split that is shared, and one for each run alone
+
+
 @pytest.mark.usefixtures("inline")
 def test_a_comparison_is_written_taken_up_again_and_guarded(gallery, tmp_path):
     options = RankingOptions(methods=("zero-shot", "leace", "embedding"), splits=2, floor=0.5, jobs=1)
