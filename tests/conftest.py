@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(items):
         return not folder.startswith(SLOW_FOLDERS), item.path not in slow_files
 
     items.sort(key=quickness)
+
+
+def pytest_collection_finish():
+    # What was imported to collect the tests stays: the garbage collector need not look at it again during each of them.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -242,6 +242,8 @@ def test_all_methods_run_on_a_split_before_the_next_one(monkeypatch):
 def test_bad_options_are_refused(experiment):
     with pytest.raises(ParameterError, match="no method 'magic'"):
         chosen_methods(["magic"])
+    with pytest.raises(ParameterError, match="no method is named; there are zero-shot"):
+        chosen_methods([])
     with pytest.raises(ParameterError, match="seeds"):
         compare(experiment, CompareOptions(seeds=0))
     with pytest.raises(ParameterError, match="max_steps"):

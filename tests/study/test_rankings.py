@@ -214,6 +214,8 @@ def test_what_cannot_be_compared_is_refused(gallery):
     task = gallery.task
     with pytest.raises(ParameterError, match="no method 'probe'"):
         compare_rankings(gallery, RankingOptions(methods=("probe",)))
+    with pytest.raises(ParameterError, match="no method is named; there are .*embedding"):
+        compare_rankings(gallery, RankingOptions(methods=()))
     with pytest.raises(LabelError, match="no training split"):
         compare_rankings(replace(gallery, task=replace(task, splits={"test": task.test})))
     silent = {name: replace(value, text=None) for name, value in task.sensitive.items()}

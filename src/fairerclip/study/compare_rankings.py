@@ -29,7 +29,7 @@ from fairerclip.study.comparison import FailedRun, PairedChange, SeedMean, Study
 from fairerclip.study.fit_mitigator import FLOOR, queries_of, ranked_split
 from fairerclip.study.jobs import Job
 from fairerclip.study.method import Method
-from fairerclip.study.methods import EMBEDDING, MAX_STEPS, check_known
+from fairerclip.study.methods import EMBEDDING, MAX_STEPS, chosen_methods
 from fairerclip.study.ranking_comparison import (
     RankedAttribute,
     RankedTask,
@@ -118,7 +118,7 @@ def compare_rankings(
     """
     options = options or RankingOptions()
     _check(experiment, options, unrelated)
-    methods = _chosen(options.methods)
+    methods = chosen_methods(options.methods, ranking_methods())
     runs = _run(experiment, methods, options, unrelated, work, progress)
     rows = _rows(experiment, methods, runs, options)
     names, text = queries_of(experiment)
@@ -172,12 +172,6 @@ def _check(experiment: Experiment, options: RankingOptions, unrelated: Task | No
         )
     if unrelated is not None:
         unrelated_rows(unrelated)
-
-
-def _chosen(keys: Sequence[str] | None) -> list[Method]:
-    known = {method.key: method for method in ranking_methods()}
-    check_known(keys or (), known)
-    return list(known.values()) if keys is None else [known[key] for key in dict.fromkeys(keys)]
 
 
 def _run(

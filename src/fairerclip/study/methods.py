@@ -330,12 +330,16 @@ LEARNS_FROM = {
 }
 
 
-def chosen_methods(keys: Sequence[str] | None) -> list[Method]:
-    """Return the methods of a comparison by key or alias, each once; all unless given."""
-    known = {method.key: method for method in METHODS}
-    named = list(dict.fromkeys(ALIASES.get(key, key) for key in keys or ()))
+def chosen_methods(keys: Sequence[str] | None, methods: Sequence[Method] = METHODS) -> list[Method]:
+    """Return the methods of a comparison by key or alias, each once; all of ``methods`` unless given."""
+    if keys is None:
+        return list(methods)
+    known = {method.key: method for method in methods}
+    named = list(dict.fromkeys(ALIASES.get(key, key) for key in keys))
+    if not named:
+        raise ParameterError(f"no method is named; there are {', '.join(known)}")
     check_known(named, known)
-    return list(METHODS) if keys is None else [known[key] for key in named]
+    return [known[key] for key in named]
 
 
 def fit_key(name: str) -> str:
