@@ -88,6 +88,37 @@ def test_accumulated_gradients_are_those_of_the_loss_of_the_plain_network(share)
         torch.testing.assert_close(ours[name], value.grad, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize(("rows", "width", "seed"), [(2, 1, 0), (7, 4, 1), (30, 6, 2)])
+def test_gradients_of_scaled_cosines_are_those_of_the_plain_formula(rows, width, seed):
+    rng = np.random.default_rng(seed)
+    hidden = torch.tensor(np.maximum(rng.normal(size=(rows, width)), 0), requires_grad=True)
+    output = torch.tensor(rng.normal(size=(9, width + 1)), requires_grad=True)
+
+    def ours(hidden, output):
+        return contrast.ScaledCosines.apply(hidden, output.T @ output, 0.1)
+
+    def plain(hidden, output):
+        Z = torch.nn.functional.normalize(hidden @ output[:, :-1].T + output[:, -1], dim=1)
+        return Z[1:] @ Z[0] / 0.1
+
+    upstream = torch.tensor(rng.normal(size=rows - 1))
+    for found, expected in zip(
+        (ours(hidden, output), *torch.autograd.grad(ours(hidden, output), (hidden, output), upstream)),
+        (plain(hidden, output), *torch.autograd.grad(plain(hidden, output), (hidden, output), upstream)),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_rows_of_length_zero_have_finite_cosines_and_gradients():
+    hidden = torch.tensor([[0.0], [1.0], [2.0]], requires_grad=True)
+    gram = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], requires_grad=True)  # the second row is mapped to zero
+    scaled = contrast.ScaledCosines.apply(hidden, gram, 0.1)
+    torch.testing.assert_close(scaled.detach(), torch.tensor([0.0, -10.0]))
+    for gradient in torch.autograd.grad(scaled.sum(), (hidden, gram)):
+        assert torch.isfinite(gradient).all()
+
+
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_anchors_are_wrong_positives_right_and_negatives_near_and_of_another_class(n_classes):
     run, pairs = world(n_classes=n_classes)

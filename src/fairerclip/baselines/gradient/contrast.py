@@ -23,6 +23,8 @@ from fairerclip.baselines.gradient.recipes import Contrasts
 
 _BLOCK = 16384
 """Number of rows that the hidden layer takes at a time."""
+_SMALLEST_SQUARE = 1e-12
+"""Squared lengths of adapted rows are at least this."""
 
 
 class Batch(NamedTuple):
@@ -173,14 +175,54 @@ def anchor_loss(
     temperature : float
         τ.
     """
-    hidden = net.normalise(H)
-    lifted = torch.cat([hidden, hidden.new_ones((len(hidden), 1))], dim=1)
-    products = lifted @ gram
-    lengths = (products * lifted).sum(dim=1).clamp(min=1e-12).sqrt()
-    scaled_cosines = (lifted[1:] @ products[0]) / (lengths[1:] * lengths[0] * float(temperature))
+    scaled_cosines = ScaledCosines.apply(net.normalise(H), gram, float(temperature))
     mask = torch.as_tensor(is_negative, device=H.device)
     negatives = torch.logsumexp(scaled_cosines[n_positives:].masked_fill(~mask, -torch.inf), dim=0)
     return functional.softplus(negatives - scaled_cosines[:n_positives]).mean()
+
+
+class ScaledCosines(torch.autograd.Function):
+    """Cosines of the first adapted row with the others, divided by the temperature.
+
+    With hidden rows ``aᵢ``, each extended by a one, and the Gram matrix G, they are
+    ``aᵢᵀGa₀ / (τ·√(aᵢᵀGaᵢ)·√(a₀ᵀGa₀))``. The gradients are written out since they need the products ``Gaᵢ`` of the
+    forward pass only, and one product of matrices more; torch's own take two, and copies of all rows.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, gram: Tensor, temperature: float) -> Tensor:
+        """Return the scaled cosines (r−1,) of hidden rows (r, h) with the Gram matrix (h+1, h+1)."""
+        inner, cross, corner = gram[:-1, :-1], gram[:-1, -1], gram[-1, -1]
+        products = torch.addmm(cross, hidden, inner)
+        squares = ((products + cross) * hidden).sum(dim=1) + corner
+        lengths = squares.clamp_(min=_SMALLEST_SQUARE).sqrt_()
+        dots = hidden @ products[0] + (cross @ hidden[0] + corner)
+        scaled = dots[1:] / (lengths[1:] * lengths[0] * temperature)
+        ctx.save_for_backward(hidden, products, lengths, scaled)
+        ctx.temperature = temperature
+        return scaled
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
+        """Return the gradients in the hidden rows and in the symmetric Gram matrix."""
+        hidden, products, lengths, scaled = ctx.saved_tensors
+        first = hidden[0]
+        # Derivatives in the products aᵢᵀGa₀, and twice those in the squares aᵢᵀGaᵢ.
+        of_dots = torch.zeros_like(lengths)
+        of_dots[1:] = upstream / (lengths[1:] * lengths[0] * ctx.temperature)
+        shares = torch.empty_like(lengths)
+        shares[1:] = upstream * scaled
+        shares[0] = shares[1:].sum()
+        of_squares = torch.where(lengths**2 > _SMALLEST_SQUARE, -shares / lengths**2, 0)[:, None]
+
+        of_hidden = (products * of_squares).addr_(of_dots, products[0])
+        of_hidden[0] += of_dots @ products
+        weighted, drawn, total = hidden * of_squares, of_dots @ hidden, of_dots.sum()
+        of_gram = hidden.new_empty((len(first) + 1, len(first) + 1))
+        of_gram[:-1, :-1] = (hidden.T @ weighted).addr_(drawn, first).addr_(first, drawn)
+        of_gram[:-1, -1] = of_gram[-1, :-1] = weighted.sum(dim=0) + drawn + total * first
+        of_gram[-1, -1] = of_squares.sum() + 2 * total
+        return of_hidden, of_gram / 2, None
 
 
 def count_pairs(y: Ints, predicted: Ints) -> dict[str, Any]:
