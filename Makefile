@@ -169,7 +169,7 @@ field: $(VENV)/dev.done
 	for name in sex race; do $(BIN)/fairerclip compare $(REAL_DATA)/fairface.npz --sensitive $$name $(GALLERY) \
 	  --splits $(SPLITS) --overwrite -o $(FIELD)/gallery-$$name || exit 1; done
 	$(BIN)/python benchmarks/field.py keep $(FIELD)
-	$(BIN)/python benchmarks/field.py tables $(FIELD) > docs/benchmarks/field-tables.md
+	$(BIN)/python benchmarks/field.py write $(FIELD)
 
 # FairerCLIP as it comes and searched against other methods that choose on the same rows, with many labels, few, or none:
 # the first tables of docs/benchmarks/comparison.md; about two hours on two cores. Runs are kept in CHOICE and taken up again.

@@ -2,27 +2,30 @@
 
     python benchmarks/field.py restore FIELD
     python benchmarks/field.py keep FIELD
-    python benchmarks/field.py tables FIELD > docs/benchmarks/field-tables.md
-    python benchmarks/field.py methods FIELD
+    python benchmarks/field.py write FIELD
 
 FIELD has a folder with the output of `fairerclip compare TASK --splits N -o FIELD/TASK` for each task, and of the same
 command on the gallery in FIELD/gallery-ATTRIBUTE. Runs of single methods may be added at any time: methods may have
 different numbers of splits, and those that have fewer are corrected by how hard these are for the others
 (`fairerclip.study.split_figures`). ``keep`` packs the runs of FIELD into the results of this version, and ``restore``
 unpacks those that FIELD lacks, so that the study goes on where it ended, on any machine, and the tables can be made
-again without it. Runs hold figures of groups, and nothing of single rows. ``methods`` prints the table of what every
-method needs, from the code, with the times of the runs.
+again without it. Runs hold figures of groups, and nothing of single rows. ``write`` writes all tables into
+docs/benchmarks/field-tables.md, and into docs/field.md where FairerCLIP is not the best, how many splits there are, and
+what every method needs, from the code, with the times of the runs; the sentences of that page are written by hand.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 import tarfile
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -55,6 +58,7 @@ SOLUTIONS = {method.home: "closed form" for method in METHODS} | {
 """How a method that is not trained by gradient on rows is solved."""
 KEPT = Path(__file__).resolve().parent / "results" / __version__ / "field"
 """Archives of runs, one per folder of the study."""
+DOCS = Path(__file__).resolve().parents[1] / "docs"
 RESULTS = ("comparison.json", "rankings.json")
 """What `compare` writes beside the runs, and tables are made from."""
 HEAD = (
@@ -101,10 +105,16 @@ def read_runs(folder: Path) -> Runs:
     """Return the runs of a folder on resampled splits by method, in the order of tables."""
     runs: Runs = {method.key: [] for method in METHODS}
     for file in sorted(folder.glob("runs/*-split-*.json")):
-        content = json.loads(file.read_text())
-        if content["key"]["method"] in runs:
-            runs[content["key"]["method"]].append(MethodRun.model_validate(content["answer"]))
+        method, run = _read_run(file, file.stat().st_mtime_ns)
+        if method in runs:
+            runs[method].append(run)
     return {key: sorted(found, key=lambda run: run.seed) for key, found in runs.items() if found}
+
+
+@cache
+def _read_run(file: Path, _changed: int) -> tuple[str, MethodRun]:
+    content = json.loads(file.read_text())
+    return content["key"]["method"], MethodRun.model_validate(content["answer"])
 
 
 def ratio_of(folder: Path) -> float:
@@ -179,33 +189,102 @@ def summary(field: Path) -> list[str]:
     return lines
 
 
-def losses(folder: Path) -> list[str]:
-    """Return a sentence for each kind of labels: FairerCLIP against the best other method that uses no more labels.
+class Against(NamedTuple):
+    """Worst group of FairerCLIP minus that of a method with no more labels, in points, over their common splits."""
 
-    The best is the one against which FairerCLIP does worst over the splits that both have: as many as methods by
-    gradient have, since few splits make a method the best by luck.
+    title: str
+    mean: float
+    half: float
+    splits: int
+
+    @property
+    def shown(self) -> str:
+        """The difference with its interval."""
+        return f"{self.mean:+.1f} [{self.mean - self.half:+.1f}, {self.mean + self.half:+.1f}]".replace(
+            "-", "−"
+        )
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says."""
+        return "not told apart" if abs(self.mean) <= self.half else "worse" if self.mean < 0 else "better"
+
+
+def against_others(folder: Path) -> dict[str, list[Against]]:
+    """Return FairerCLIP minus every other method of a task, by its labels; the best other method is the first.
+
+    Methods have as many common splits as those by gradient at least, since few splits make a method the best by luck.
     """
     runs, ratio = read_runs(folder), ratio_of(folder)
-    lines = []
+    compared = {}
     for labels in ("none", "target", "all"):
         own = {run.seed: run.report.worst.accuracy for run in runs.get(f"fairerclip-{labels}", [])}
         found = []
         for key, others in runs.items():
             if BY_KEY[key].is_own or RANK[BY_KEY[key].labels] > RANK[labels]:
                 continue
-            pairs = [own[run.seed] - run.report.worst.accuracy for run in others if run.seed in own]
+            pairs = [100 * (own[run.seed] - run.report.worst.accuracy) for run in others if run.seed in own]
             if len(pairs) >= max(2, min(GRADIENT_SPLITS, len(own))):
-                found.append((float(np.mean(pairs)), np.array(pairs), BY_KEY[key].title))
-        if found:
-            mean, values, title = min(found, key=lambda entry: entry[0])
-            half = half_width(values, ratio)
-            verdict = "not told apart" if abs(mean) <= half else "worse" if mean < 0 else "better"
-            lines.append(
-                f"- FairerCLIP with {LEARNS_FROM[labels]} minus the best other method, {title}: worst group "
-                f"{100 * mean:+.1f} [{100 * (mean - half):+.1f}, {100 * (mean + half):+.1f}] points, {verdict} "
-                f"({len(values)} splits)."
-            )
+                values = np.array(pairs)
+                found.append(
+                    Against(BY_KEY[key].title, float(values.mean()), half_width(values, ratio), len(pairs))
+                )
+        compared[labels] = sorted(found, key=lambda one: one.mean)
+    return compared
+
+
+def verdicts(folder: Path) -> list[str]:
+    """Return a sentence for each kind of labels: FairerCLIP against the best other method."""
+    return [
+        f"- FairerCLIP with {LEARNS_FROM[labels]} minus the best other method, {best.title}: worst group "
+        f"{best.shown} points, {best.verdict} ({best.splits} splits)."
+        for labels, (best, *_) in (
+            (labels, found) for labels, found in against_others(folder).items() if found
+        )
+    ]
+
+
+def losses_table(field: Path) -> list[str]:
+    """Return the table of tasks on which another method has a better worst group than FairerCLIP with its labels."""
+    lines = [
+        "| FairerCLIP with | task | best other method | FairerCLIP minus it | also ahead |",
+        "|---|---|---|---|---|",
+    ]
+    ahead: list[Against] = []
+    compared = {title: against_others(field / name) for name, title in TASKS.items()}
+    for labels in ("none", "target", "all"):
+        for title, found in compared.items():
+            better = [one for one in found[labels] if one.mean < 0]
+            ahead += better
+            if better:
+                best, *others = better
+                names = "; ".join(one.title for one in others) or "–"
+                lines.append(f"| {LEARNS_FROM[labels]} | {title} | {best.title} | {best.shown} | {names} |")
+    apart = sum(one.verdict == "worse" for one in ahead)
+    count = f"{apart or 'None'} of these {len(ahead)} differences {'is' if apart < 2 else 'are'} told apart from zero."
+    return [*lines, "", count]
+
+
+def splits_finished(field: Path) -> list[str]:
+    """Return how many splits the methods have, with and without gradient, on the tasks and the gallery."""
+    lines = ["| | without gradient | by gradient |", "|---|---|---|"]
+    for folder in [*(field / name for name in TASKS), *sorted(field.glob("gallery-*"))]:
+        counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
+        for file in folder.glob("runs/*-split-*.json"):
+            key = re.sub("(-rankings)?-split-.*", "", file.name)
+            counts[key in BY_KEY and BY_KEY[key].gradient][key] += 1
+        cells = [
+            f"{len(found)} methods, {_span(found.values())} splits" if found else "–"
+            for found in counts.values()
+        ]
+        title = TASKS.get(folder.name, f"gallery, {folder.name.removeprefix('gallery-')}")
+        lines.append(f"| {title} | {' | '.join(cells)} |")
     return lines
+
+
+def _span(counts: Iterable[int]) -> str:
+    low, *_, high = sorted([*counts] * 2)
+    return str(low) if low == high else f"{low} to {high}"
 
 
 def gallery_table(folder: Path, attribute: str) -> list[str]:
@@ -310,7 +389,7 @@ def tables(field: Path) -> list[str]:
     lines += ["## All tasks", "", "Worst group / average, per cent.", "", *summary(field), ""]
     for name, title in TASKS.items():
         if (field / name / "comparison.json").exists():
-            lines += [f"## {title[0].upper()}{title[1:]}", "", *losses(field / name), ""]
+            lines += [f"## {title[0].upper()}{title[1:]}", "", *verdicts(field / name), ""]
             lines += [*task_table(field / name), ""]
     for folder in sorted(field.glob("gallery-*")):
         if (folder / "rankings.json").exists():
@@ -319,7 +398,39 @@ def tables(field: Path) -> list[str]:
     return lines
 
 
-COMMANDS = {"keep": keep, "restore": restore, "tables": tables, "methods": methods_table}
+def written(page: str, name: str, lines: list[str]) -> str:
+    """Return a page with other lines between the marks of a part."""
+    begin, end = f"<!-- {name}: written by benchmarks/field.py -->\n", f"\n<!-- end of {name} -->"
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise SystemExit(f"docs/field.md has no part {begin.strip()} … {end.strip()}")
+    return before + begin + "\n".join(lines) + end + after
+
+
+def pages(field: Path) -> dict[Path, str]:
+    """Return the texts of the pages of the documentation, with the figures of a study."""
+    page = (DOCS / "field.md").read_text(encoding="utf-8")
+    for name, lines in (
+        ("losses", losses_table(field)),
+        ("methods", methods_table(field)),
+        ("splits", splits_finished(field)),
+    ):
+        page = written(page, name, lines)
+    return {
+        DOCS / "field.md": page,
+        DOCS / "benchmarks" / "field-tables.md": "\n".join(tables(field)) + "\n",
+    }
+
+
+def write(field: Path) -> list[str]:
+    """Write the pages of the documentation."""
+    for path, text in pages(field).items():
+        path.write_text(text, encoding="utf-8")
+    return [f"{path}: written" for path in pages(field)]
+
+
+COMMANDS = {"keep": keep, "restore": restore, "write": write}
 
 if __name__ == "__main__":
     print("\n".join(COMMANDS[sys.argv[1]](Path(sys.argv[2]))))

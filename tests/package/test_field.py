@@ -37,11 +37,12 @@ def kept(field, tmp_path_factory):
     return home
 
 
-def test_the_table_of_methods_is_that_of_the_code_and_of_kept_runs(field, kept):
-    text = (ROOT / "docs" / "field.md").read_text(encoding="utf-8")
-    lines = field.methods_table(kept)
-    assert "\n".join(lines) in text, "write the table anew: python benchmarks/field.py methods FIELD"
-    assert len(lines) == len(METHODS) + 3
+def test_the_pages_have_the_tables_of_the_code_and_of_kept_runs(field, kept):
+    for path, text in field.pages(kept).items():
+        assert path.read_text(encoding="utf-8") == text, (
+            "write the tables anew: python benchmarks/field.py write FIELD"
+        )
+    assert len(field.methods_table(kept)) == len(METHODS) + 3
 
 
 def test_tables_are_made_of_kept_runs(field, tmp_path, monkeypatch):
@@ -64,9 +65,28 @@ def test_tables_are_made_of_kept_runs(field, tmp_path, monkeypatch):
     ]
     row = next(line for line in text.splitlines() if line.startswith("| Orth-Proj | no labels | 3 |"))
     assert f"| {100 * np.mean(gains):+.1f} [" in row
+    assert "| objects × style (PACS) | 3 methods, 3 splits | – |" in field.splits_finished(tmp_path)
+    (best, other) = field.against_others(tmp_path / "pacs")["none"]
+    assert best.mean <= other.mean
+    assert {one.title: one.mean for one in (best, other)}["Orth-Proj"] == pytest.approx(100 * np.mean(gains))
     # Another number of splits for one method is no harm.
     (tmp_path / "pacs" / "runs" / "orth-proj-split-2.json").unlink()
     assert "| Orth-Proj | no labels | 2 |" in "\n".join(field.tables(tmp_path))
+
+
+def test_differences_say_whether_they_are_told_apart(field):
+    assert field.Against("one", -2.0, 1.0, 5).verdict == "worse"
+    assert field.Against("one", 2.0, 1.0, 5).verdict == "better"
+    assert field.Against("one", -1.0, 2.0, 5).verdict == "not told apart"
+    assert field.Against("one", -1.0, 2.0, 5).shown == "−1.0 [−3.0, +1.0]"
+
+
+def test_a_page_without_the_place_of_a_table_is_an_error(field):
+    begin, end = "<!-- rows: written by benchmarks/field.py -->", "<!-- end of rows -->"
+    page = f"before\n{begin}\nold\n{end}\nafter\n"
+    assert field.written(page, "rows", ["new", "er"]) == page.replace("old", "new\ner")
+    with pytest.raises(SystemExit, match="no part"):
+        field.written(page, "columns", [])
 
 
 def test_packed_runs_are_restored_where_they_are_missing(field, tmp_path):
@@ -85,11 +105,6 @@ def test_packed_runs_are_restored_where_they_are_missing(field, tmp_path):
     assert other.read_text() == '"newer"'
     assert {path.name for path in other.parent.iterdir()} == {"zero-shot-split-0.json", other.name}
     assert (tmp_path / "two" / "pacs" / "comparison.json").read_text() == "{}"
-
-
-def test_tables_of_the_documentation_are_those_of_the_kept_runs(field, kept):
-    text = (ROOT / "docs" / "benchmarks" / "field-tables.md").read_text(encoding="utf-8")
-    assert "\n".join(field.tables(kept)) + "\n" == text, "write the tables anew: make field"
 
 
 def test_kept_runs_say_nothing_of_single_rows(kept):
