@@ -21,8 +21,8 @@ import json
 import re
 import sys
 import tarfile
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,15 +47,19 @@ TASKS = {
 BY_KEY = {method.key: method for method in METHODS}
 OWN = {"none": "none", "target": "target", "all": "all", "validation": "none"}
 """Labels of the row of FairerCLIP that a method is compared with."""
+NEED_PROMPTS = ("tie",)
+"""Methods that need prompts of S besides S of the images."""
 OWN_PAPER = "Dehdashtian et al. 2024, arXiv:2403.15593"
 CONVEX = ("LinearProbe", "WiSE", "JTT", "AFR", "PPA", "DFR", "LEACE")
-SOLUTIONS = {method.home: "closed form" for method in METHODS} | {
-    **dict.fromkeys(CONVEX, "convex"),
-    "PRISM": "descent on prompts",
-    "SFID": "random forest",
-    "SPD": "random forest",
+SOLUTIONS = {
+    **{method.key: "convex" if method.home in CONVEX else "closed form" for method in METHODS},
+    **{method.key: "gradient" for method in METHODS if method.gradient},
+    "leace": "closed form",
+    "prism": "descent on prompts",
+    "sfid": "random forest",
+    "spd": "convex, random forest",
 }
-"""How a method that is not trained by gradient on rows is solved."""
+"""How a method is solved."""
 KEPT = Path(__file__).resolve().parent / "results" / __version__ / "field"
 """Archives of runs, one per folder of the study."""
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -65,6 +69,15 @@ HEAD = (
     "Means over resampled splits with 95 % intervals for new rows; a method with fewer splits than others is",
     "corrected for how hard these are. *Fit* is one fit of the chosen setting on one core, and *choice* all fits of",
     "all settings, both the shortest over the splits; *memory* is what the fits took at most.",
+)
+AS_PUBLISHED = (
+    "Published or default settings and no offsets, for methods that learn from no labels: no label was used but to",
+    "measure. In the table above, settings and offsets were chosen on labelled validation rows. Worst group / average,",
+    "per cent.",
+)
+GALLERY = (
+    "The sensitive values that methods read from prompts are read once for all of them: *fit* of the mitigator, which",
+    "reads its own, includes that, and *memory* of every method does.",
 )
 Runs = dict[str, list[MethodRun]]
 
@@ -166,12 +179,21 @@ def _shown(figure: Any) -> str:
     return f"{100 * figure.mean:.1f} [{100 * figure.low:.1f}, {100 * figure.high:.1f}]"
 
 
-def summary(field: Path) -> list[str]:
-    """Return the lines of the table of all tasks: average / worst group, and their means over tasks."""
+def published_runs(runs: Runs) -> Runs:
+    """Return the runs of methods that learn from no labels, with published settings and no offsets."""
+    return {
+        key: [run.model_copy(update={"report": run.as_published.report}) for run in found if run.as_published]
+        for key, found in runs.items()
+        if BY_KEY[key].labels == "none" and all(run.as_published for run in found)
+    }
+
+
+def summary(field: Path, chosen: Callable[[Runs], Runs] = dict) -> list[str]:
+    """Return the lines of the table of all tasks: worst group / average, and their means over tasks."""
     figures = {}
     for name in TASKS:
         if (field / name / "comparison.json").exists():
-            figures[name] = split_means(read_runs(field / name), ratio_of(field / name))
+            figures[name] = split_means(chosen(read_runs(field / name)), ratio_of(field / name))
     lines = [f"| method | learns from | {' | '.join(TASKS[name] for name in figures)} | mean |"]
     lines.append("|---" * (len(figures) + 3) + "|")
     rows = []
@@ -210,12 +232,12 @@ class Against(NamedTuple):
         return "not told apart" if abs(self.mean) <= self.half else "worse" if self.mean < 0 else "better"
 
 
-def against_others(folder: Path) -> dict[str, list[Against]]:
+def against_others(folder: Path, chosen: Callable[[Runs], Runs] = dict) -> dict[str, list[Against]]:
     """Return FairerCLIP minus every other method of a task, by its labels; the best other method is the first.
 
     Methods have as many common splits as those by gradient at least, since few splits make a method the best by luck.
     """
-    runs, ratio = read_runs(folder), ratio_of(folder)
+    runs, ratio = chosen(read_runs(folder)), ratio_of(folder)
     compared = {}
     for labels in ("none", "target", "all"):
         own = {run.seed: run.report.worst.accuracy for run in runs.get(f"fairerclip-{labels}", [])}
@@ -251,15 +273,18 @@ def losses_table(field: Path) -> list[str]:
         "|---|---|---|---|---|",
     ]
     ahead: list[Against] = []
+    unlabelled = {title: against_others(field / name, published_runs) for name, title in TASKS.items()}
     compared = {title: against_others(field / name) for name, title in TASKS.items()}
-    for labels in ("none", "target", "all"):
-        for title, found in compared.items():
+    kinds = [("no label at all", "none", unlabelled), ("no labels in training", "none", compared)]
+    kinds += [(LEARNS_FROM[labels], labels, compared) for labels in ("target", "all")]
+    for used, labels, tasks in kinds:
+        for title, found in tasks.items():
             better = [one for one in found[labels] if one.mean < 0]
             ahead += better
             if better:
                 best, *others = better
                 names = "; ".join(one.title for one in others) or "–"
-                lines.append(f"| {LEARNS_FROM[labels]} | {title} | {best.title} | {best.shown} | {names} |")
+                lines.append(f"| {used} | {title} | {best.title} | {best.shown} | {names} |")
     apart = sum(one.verdict == "worse" for one in ahead)
     count = f"{apart or 'None'} of these {len(ahead)} differences {'is' if apart < 2 else 'are'} told apart from zero."
     return [*lines, "", count]
@@ -294,9 +319,10 @@ def gallery_table(folder: Path, attribute: str) -> list[str]:
         f"{found['answer']} {found['recommendation']}",
         "",
         "| method | splits | MaxSkew | order inside groups | 5th percentile | NDKL | average precision, points | "
-        "unrelated task, points | mitigator minus this | fit, s | memory, MB |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "unrelated task, points | mitigator minus this | fit, s | choice, s | memory, MB |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
+    runs = ranking_runs(folder)
     rows = [(row, figures) for row in found["rows"] for figures in row["figures"]]
     for row, f in sorted(rows, key=lambda entry: entry[1]["max_skew"]["mean"]):
         skew, precision, other = f["max_skew"], f["average_precision"], row["unrelated"]
@@ -308,9 +334,23 @@ def gallery_table(folder: Path, attribute: str) -> list[str]:
         lines.append(
             f"| {title} | {skew['seeds']} | {skew['mean']:.3f} [{skew['low']:.3f}, {skew['high']:.3f}] | "
             f"{f['rank_correlation']['mean']:.3f} | {f['low_correlation']['mean']:.3f} | {f['ndkl']['mean']:.3f} | "
-            f"{_points(precision)} | {_points(other)} | {minus} | {row['seconds']:.2f} | {row['peak_mb'] or 0:.0f} |"
+            f"{_points(precision)} | {_points(other)} | {minus} | {_shortest(runs[row['method']], 'seconds'):.2f} | "
+            f"{_shortest(runs[row['method']], 'seconds_in_all'):.1f} | {row['peak_mb'] or 0:.0f} |"
         )
     return lines
+
+
+def ranking_runs(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the runs of a gallery on resampled splits by method."""
+    runs: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for file in sorted(folder.glob("runs/*-rankings-split-*.json")):
+        content = json.loads(file.read_text())
+        runs[content["key"]["method"]].append(content["answer"])
+    return runs
+
+
+def _shortest(runs: Iterable[Mapping[str, Any]], name: str) -> float:
+    return float(min(run[name] for run in runs))
 
 
 def _points(figure: Any) -> str:
@@ -330,11 +370,20 @@ def sides(method: Method) -> str:
     return " and ".join(changed) or "classifier"
 
 
-def solution(method: Method) -> str:
-    """Return how a method is solved."""
-    if method.gradient:
-        return "gradient"
-    return "closed form" if method.key == "leace" else SOLUTIONS[method.home]
+def uses_sensitive(method: Method) -> bool:
+    """Return whether a method uses sensitive values, of training or of validation rows."""
+    return method.needs_sensitive or method.labels in ("all", "validation")
+
+
+def sensitive_needs(method: Method) -> tuple[str, str]:
+    """Return what a method needs: S of training images, and prompts of S."""
+    if method.labels == "all":
+        return "true", "–"
+    if not method.needs_sensitive:
+        return ("of validation rows" if method.labels == "validation" else "–"), "–"
+    if not method.is_own and method.estimator.prompts_alone:
+        return "–", "yes"
+    return "true or read from prompts", "yes" if method.key in NEED_PROMPTS else "or S"
 
 
 def fit_seconds(field: Path) -> dict[str, str]:
@@ -342,9 +391,9 @@ def fit_seconds(field: Path) -> dict[str, str]:
     shortest = {
         key: min(run.seconds for run in runs) for key, runs in read_runs(field / next(iter(TASKS))).items()
     }
-    for file in field.glob("gallery-*/runs/embedding-rankings-split-*.json"):
-        seconds = json.loads(file.read_text())["answer"]["seconds"]
-        shortest["embedding"] = min(seconds, shortest.get("embedding", seconds))
+    mitigator = [run for folder in field.glob("gallery-*") for run in ranking_runs(folder)["embedding"]]
+    if mitigator:
+        shortest["embedding"] = _shortest(mitigator, "seconds")
     return {key: f"{seconds:.2f}" for key, seconds in shortest.items()}
 
 
@@ -359,24 +408,21 @@ def methods_table(field: Path) -> list[str]:
     ]
     for method in METHODS:
         kind = method.estimator
-        alone = not method.is_own and kind.prompts_alone
-        reads = method.needs_sensitive and not alone
         cells = [
             method.title,
             f"`{method.key}`",
             LEARNS_FROM[method.labels],
-            "true" if method.labels == "all" else "true or read from prompts" if reads else "–",
-            "yes" if method.needs_sensitive and method.labels != "all" else "–",
-            "yes" if method.needs_text else "–",
+            *sensitive_needs(method),
+            "yes" if method.needs_text else "if given" if method.is_own else "–",
             sides(method),
-            solution(method),
-            "categories, soft, numbers" if method.is_own else "categories" if method.needs_sensitive else "–",
+            SOLUTIONS[method.key],
+            "categories, soft, numbers" if method.is_own else "categories" if uses_sensitive(method) else "–",
             "yes" if method.key in ranked else "–",
             cost.get(method.key, "–"),
             OWN_PAPER if method.is_own else kind.needs.paper,
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    own = "no labels | true or read from prompts | yes | – | images | closed form | categories, soft, numbers | yes"
+    own = "no labels | true or read from prompts | or S | – | images | closed form | categories, soft, numbers | yes"
     paper = "[math](math.md#same-space)"
     lines.append(f"| EmbeddingMitigator | `embedding` | {own} | {cost.get('embedding', '–')} | {paper} |")
     return lines
@@ -387,6 +433,7 @@ def tables(field: Path) -> list[str]:
     lines = ["# The field: all tables", ""]
     lines += [*HEAD, ""]
     lines += ["## All tasks", "", "Worst group / average, per cent.", "", *summary(field), ""]
+    lines += ["## Without any label", "", *AS_PUBLISHED, "", *summary(field, published_runs), ""]
     for name, title in TASKS.items():
         if (field / name / "comparison.json").exists():
             lines += [f"## {title[0].upper()}{title[1:]}", "", *verdicts(field / name), ""]
@@ -394,7 +441,7 @@ def tables(field: Path) -> list[str]:
     for folder in sorted(field.glob("gallery-*")):
         if (folder / "rankings.json").exists():
             attribute = folder.name.removeprefix("gallery-")
-            lines += [f"## Gallery, {attribute}", "", *gallery_table(folder, attribute), ""]
+            lines += [f"## Gallery, {attribute}", "", *GALLERY, "", *gallery_table(folder, attribute), ""]
     return lines
 
 

@@ -1,5 +1,6 @@
 """The Contrastive Adapter: pairs, the loss of one anchor, whole training."""
 
+import copy
 import importlib
 from dataclasses import replace
 
@@ -57,11 +58,8 @@ def test_the_loss_of_an_anchor_is_the_published_formula():
     net, rng = run.net, np.random.default_rng(5)
     batches = list(pairs.batches(pairs.anchors(rng)[:3], rng))
     assert len(batches) == 3
-    for batch in batches:
-        order = np.concatenate([[batch.anchor], batch.positives, batch.neighbours])
-        H, gram = run.X[order] @ net.w1.T, contrast.output_gram(net)
-        loss = contrast.anchor_loss(net, H, gram, len(batch.positives), batch.is_negative, 0.1)
-        assert float(loss.detach()) == pytest.approx(naive_loss(net, run.X.numpy(), batch, 0.1), rel=2e-5)
+    found = contrast.accumulate(run, batches, 0.1, 1.0)
+    assert found == pytest.approx([naive_loss(net, run.X.numpy(), batch, 0.1) for batch in batches], rel=2e-5)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.2])
@@ -70,9 +68,12 @@ def test_accumulated_gradients_are_those_of_the_loss_of_the_plain_network(share)
     net, rng = run.net, np.random.default_rng(6)
     batches = list(pairs.batches(pairs.anchors(rng)[:5], rng))
     run.weight[batches[0].anchor] = 3.0
+    before = copy.deepcopy(net.state_dict())
     losses = contrast.accumulate(run, batches, 0.1, share)
     ours = {name: value.grad.clone() for name, value in net.named_parameters()}
+    statistics = net.norm.running_mean.clone(), net.norm.running_var.clone()
     net.zero_grad()
+    net.load_state_dict(before)
     total = 0
     for batch in batches:
         order = np.concatenate([[batch.anchor], batch.positives, batch.neighbours])
@@ -86,36 +87,59 @@ def test_accumulated_gradients_are_those_of_the_loss_of_the_plain_network(share)
     assert len(losses) == 5
     for name, value in net.named_parameters():
         torch.testing.assert_close(ours[name], value.grad, rtol=1e-3, atol=1e-6)
+    # The statistics of the plain network are those of the same batches, one after the other.
+    torch.testing.assert_close(
+        statistics, (net.norm.running_mean, net.norm.running_var), rtol=1e-5, atol=1e-7
+    )
+
+
+def test_gradients_stand_beside_those_that_are_there():
+    run, pairs = world()
+    rng = np.random.default_rng(6)
+    batches = list(pairs.batches(pairs.anchors(rng)[:2], rng))
+    once = {}
+    for times in (1, 2):
+        contrast.accumulate(run, batches, 0.1, 1.0)
+        for name, value in run.net.named_parameters():
+            if times == 1:
+                once[name] = value.grad.clone()
+            torch.testing.assert_close(value.grad, times * once[name], rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+def test_the_variance_of_a_batch_is_no_difference_of_large_numbers(offset):
+    run, _ = world()
+    rng = np.random.default_rng(7)
+    hidden = torch.tensor(rng.normal(offset, 1, size=(30, 8)), dtype=torch.float32)
+    counts = torch.tensor(rng.integers(0, 3, size=(4, 30)), dtype=torch.float32)
+    group = contrast.AnchorGroup(run.net, hidden, torch.eye(9), counts)
+    repeated = [np.repeat(hidden.numpy().astype(float), row.int(), axis=0) for row in counts]
+    np.testing.assert_allclose(group.variances, [rows.var(axis=0) for rows in repeated], rtol=1e-4)
 
 
 @pytest.mark.parametrize(("rows", "width", "seed"), [(2, 1, 0), (7, 4, 1), (30, 6, 2)])
 def test_gradients_of_scaled_cosines_are_those_of_the_plain_formula(rows, width, seed):
     rng = np.random.default_rng(seed)
-    hidden = torch.tensor(np.maximum(rng.normal(size=(rows, width)), 0), requires_grad=True)
+    before = torch.tensor(rng.normal(size=(rows, width)), requires_grad=True)
     output = torch.tensor(rng.normal(size=(9, width + 1)), requires_grad=True)
-
-    def ours(hidden, output):
-        return contrast.ScaledCosines.apply(hidden, output.T @ output, 0.1)
-
-    def plain(hidden, output):
-        Z = torch.nn.functional.normalize(hidden @ output[:, :-1].T + output[:, -1], dim=1)
-        return Z[1:] @ Z[0] / 0.1
-
+    Z = torch.nn.functional.normalize(torch.relu(before) @ output[:, :-1].T + output[:, -1], dim=1)
+    plain = Z[1:] @ Z[0]
     upstream = torch.tensor(rng.normal(size=rows - 1))
-    for found, expected in zip(
-        (ours(hidden, output), *torch.autograd.grad(ours(hidden, output), (hidden, output), upstream)),
-        (plain(hidden, output), *torch.autograd.grad(plain(hidden, output), (hidden, output), upstream)),
-        strict=True,
-    ):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+    of_rows, of_output = torch.autograd.grad(plain, (before, output), upstream)
+    with torch.no_grad():
+        cosines = contrast.Cosines(torch.relu(before), output.T @ output)
+        torch.testing.assert_close(cosines.values, plain, rtol=1e-9, atol=1e-10)
+        found, of_gram = cosines.gradients(upstream)
+    torch.testing.assert_close(found, of_rows, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(2 * output @ of_gram, of_output, rtol=1e-9, atol=1e-10)
 
 
 def test_rows_of_length_zero_have_finite_cosines_and_gradients():
-    hidden = torch.tensor([[0.0], [1.0], [2.0]], requires_grad=True)
-    gram = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], requires_grad=True)  # the second row is mapped to zero
-    scaled = contrast.ScaledCosines.apply(hidden, gram, 0.1)
-    torch.testing.assert_close(scaled.detach(), torch.tensor([0.0, -10.0]))
-    for gradient in torch.autograd.grad(scaled.sum(), (hidden, gram)):
+    hidden = torch.tensor([[0.0], [1.0], [2.0]])
+    gram = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])  # the second row is mapped to zero
+    cosines = contrast.Cosines(hidden, gram)
+    torch.testing.assert_close(cosines.values, torch.tensor([0.0, -1.0]))
+    for gradient in cosines.gradients(torch.ones(2)):
         assert torch.isfinite(gradient).all()
 
 

@@ -69,9 +69,30 @@ def test_tables_are_made_of_kept_runs(field, tmp_path, monkeypatch):
     (best, other) = field.against_others(tmp_path / "pacs")["none"]
     assert best.mean <= other.mean
     assert {one.title: one.mean for one in (best, other)}["Orth-Proj"] == pytest.approx(100 * np.mean(gains))
+    own = [run.as_published.report.worst.accuracy for run in by_key["fairerclip-none"].runs]
+    others = [run.as_published.report.worst.accuracy for run in by_key["orth-proj"].runs]
+    unlabelled = text.partition("## Without any label")[2].partition("\n## ")[0]
+    row = next(line for line in unlabelled.splitlines() if line.startswith("| **FairerCLIP, no labels** |"))
+    assert f"| {100 * np.mean(own):.1f} / " in row
+    found = field.against_others(tmp_path / "pacs", field.published_runs)["none"]
+    expected = 100 * (np.mean(own) - np.mean(others))
+    assert {one.title: one.mean for one in found}["Orth-Proj"] == pytest.approx(expected)
     # Another number of splits for one method is no harm.
     (tmp_path / "pacs" / "runs" / "orth-proj-split-2.json").unlink()
     assert "| Orth-Proj | no labels | 2 |" in "\n".join(field.tables(tmp_path))
+
+
+def test_the_table_of_a_gallery_has_the_shortest_times_of_its_runs(field, kept):
+    for attribute in ("sex", "race"):
+        folder = kept / f"gallery-{attribute}"
+        runs = [
+            json.loads(file.read_text())["answer"]
+            for file in folder.glob("runs/rotation-rankings-split-*.json")
+        ]
+        fit, choice = (min(run[name] for run in runs) for name in ("seconds", "seconds_in_all"))
+        table = field.gallery_table(folder, attribute)
+        (row,) = (line for line in table if line.startswith("| Closed-form rotation |"))
+        assert f"| {fit:.2f} | {choice:.1f} | " in row
 
 
 def test_differences_say_whether_they_are_told_apart(field):

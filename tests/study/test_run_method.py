@@ -94,6 +94,23 @@ def test_every_method_has_as_many_candidate_models_or_the_one_that_it_has(experi
     assert LABELLED["tau"] in SEARCH["taus"]
     assert LABELLED["zero_shot"] in SEARCH["zero_shots"]
     assert LABELLED["criterion"] in SEARCH["criteria"]
+    # Those without labels are no point of the grid.
+    assert (
+        run_method(replace(BY_KEY["fairerclip-none"], fixed={"n_features": 50}), experiment, 0).candidates
+        == 41
+    )
+
+
+def test_fairerclip_without_labels_is_measured_with_its_defaults_too(experiment):
+    found = run_method(BY_KEY["fairerclip-none"], experiment, 3)
+    model = make(BY_KEY["fairerclip-none"], {}, 3)
+    rows = experiment.task.test
+    expected = experiment.report(rows, experiment.fit(model, "none").predict(rows.X))
+    assert found.as_published.chosen == {}
+    assert found.as_published.report.average == expected.average
+    assert found.as_published.report.worst.accuracy == expected.worst.accuracy
+    with_labels = run_method(replace(BY_KEY["fairerclip-target"], fixed={"n_features": 50}), experiment, 3)
+    assert with_labels.as_published is None
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.key)
@@ -243,8 +260,6 @@ def test_beside_it_stands_what_the_authors_would_have_taken(experiment, judged):
     assert worst[FEW.index(chosen.parameters)] == pytest.approx(max(worst))
     # What takes no labels was published with one setting.
     assert choose_model(BY_KEY["orth-cali"], experiment, 0).as_published.parameters == {"lam": 1000.0}
-    own = replace(BY_KEY["fairerclip-none"], fixed={"n_features": 50})
-    assert run_method(own, experiment, 0).as_published is None
 
 
 def test_without_validation_rows_labels_of_training_rows_choose(experiment, judged):

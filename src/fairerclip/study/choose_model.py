@@ -65,7 +65,7 @@ class ChosenModel:
     value: float | None = None
     """Objective on the judged rows: expected worst group, plus half of the average."""
     as_published: Tried | None = None
-    """Choice of the method's authors; None for FairerCLIP, whose presets are published."""
+    """Choice of the method's authors; the defaults of FairerCLIP without labels, None with labels."""
     failures: tuple[str, ...] = ()
     """Settings that diverged."""
     record: Mapping[str, Any] | None = None
@@ -204,7 +204,7 @@ def _own(method: Method, experiment: Experiment, seed: int, use_validation: bool
     """Choose FairerCLIP by its own search over as many candidates as every method has; without it, as it comes."""
     model = make(method, {}, seed)
     parameters: dict[str, Any] = {}
-    candidates, strategy, value = 1, None, None
+    candidates, strategy, value, published = 1, None, None, None
     searched = use_validation and experiment.has_validation()
     if searched:
         model = experiment.tune(model, method.labels, search_space=SEARCH)
@@ -213,12 +213,16 @@ def _own(method: Method, experiment: Experiment, seed: int, use_validation: bool
         strategy, value = tuning["strategy"], tuning["value"]
         # A search also tries the start values; those with labels are a point of `SEARCH` already.
         candidates = tuning["candidates"] - (method.labels != "none")
+    if method.labels == "none":
+        published = Tried({}, experiment.fit(make(method, {}, seed), method.labels), 0.0, 0)
     # Fitted again after a search, too: the seconds are those of one fit, as for every method.
     start = time.perf_counter()
     fitted = experiment.fit(clone(model), method.labels)
     seconds = time.perf_counter() - start
     model = model if searched else fitted
-    return ChosenModel(model, _no_offsets(model), parameters, candidates, seconds, strategy, value)
+    return ChosenModel(
+        *(model, _no_offsets(model), parameters, candidates, seconds, strategy, value), as_published=published
+    )
 
 
 def _no_offsets(model: Any) -> F64:

@@ -38,9 +38,10 @@ class MethodRun(Answer):
     """One method with one seed, or on the resampled split with this seed.
 
     ``report`` is on the rows of ``split``, and ``predicted`` holds the codes of their predicted classes, which
-    ``comparison.json`` and runs on resampled splits leave out. ``as_published`` is None for FairerCLIP. ``seconds`` is
-    the time of the chosen fit, ``seconds_in_all`` that of all fits, ``parameters`` the number of learned values, and
-    ``peak_mb`` the memory that fitting took, None if the system does not report it.
+    ``comparison.json`` and runs on resampled splits leave out. ``as_published`` is the published setting without
+    offsets; for FairerCLIP that of its defaults without labels, and None with labels. ``seconds`` is the time of the
+    chosen fit, ``seconds_in_all`` that of all fits, ``parameters`` the number of learned values, and ``peak_mb`` the
+    memory that fitting took, None if the system does not report it.
     """
 
     seed: Count

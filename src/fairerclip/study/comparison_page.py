@@ -291,11 +291,12 @@ def _rules(comparison: Comparison) -> list[str]:
     """Return how every method was tuned, and how to read the figures."""
     settings = comparison.settings
     return [
-        f"Every method chose among at most {settings.candidates} candidate models on the same validation rows, by "
-        "the same rule: the expected worst group, with offsets of the class scores if they help on held-out halves. "
+        f"Every method chose among at most {settings.candidates} candidate models (FairerCLIP without labels among "
+        "one more, its start values) on the same validation rows, by the same rule: the expected worst group, with "
+        "offsets of the class scores if they help on held-out halves. "
         "Zero-shot has offsets, too. A method with one candidate has nothing to vary.",
         "“As published” is the choice of its authors: the candidate with the best worst group on the validation rows, "
-        "or the published setting of a method without labels, and no offsets.",
+        "or the published setting of a method without labels (the defaults of FairerCLIP), and no offsets.",
         _repetitions(comparison),
         f"A training by gradient ends with the epoch in which it reaches {significant(settings.max_steps, 6)} batches, "
         f"and gives {CHECKPOINTS} candidates, one after each tenth of its epochs.",

@@ -155,7 +155,8 @@ SEARCH: Mapping[str, Sequence[Any]] = {
     "criteria": ["marginal", "conditional"],
 }
 """Grid of FairerCLIP in a comparison: its defaults and the ends of their ranges. With the two zero-shot classifiers, of
-plain and of orthogonal prompts, it has `CANDIDATES` models; the default grid of its search has nine times as many."""
+plain and of orthogonal prompts, it has `CANDIDATES` models; the default grid of its search has nine times as many.
+Without labels it has one more: its start values are not a point of this grid."""
 
 
 def _contrastive() -> list[Parameters]:

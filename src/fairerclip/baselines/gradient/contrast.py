@@ -2,7 +2,8 @@
 
 A batch is one anchor with its positives and neighbours, normalised together. The weights do not change within a group
 of anchors, which saves most of the work without changing the gradients: the hidden layer is applied once to each row
-of the group, and cosines of ``W₂a + b₂`` are computed from the Gram matrix of ``[W₂ b₂]``.
+of the group, statistics of batches are products of their counts with these hidden rows, and cosines of ``W₂a + b₂`` are
+computed from the Gram matrix of ``[W₂ b₂]``. Gradients are written out: torch's own take more than twice as long.
 """
 
 from __future__ import annotations
@@ -125,104 +126,175 @@ def accumulate(run: Run, batches: list[Batch], temperature: float, share: float)
     numbers = [np.concatenate([[b.anchor], b.positives, b.neighbours]) for b in batches]
     used, places = np.unique(np.concatenate(numbers), return_inverse=True)
     split = np.split(places, np.cumsum([len(part) for part in numbers])[:-1])
+    counts = np.array([np.bincount(place, minlength=len(used)) for place in split], dtype=np.float32)
     index = torch.as_tensor(used, device=run.device)
+    output = torch.cat([net.w2, net.b2[:, None]], dim=1)
     with torch.no_grad():
         hidden = torch.cat([functional.linear(run.X[part], net.w1) for part in index.split(_BLOCK)])
-    hidden.requires_grad_(True)
-    gram = output_gram(net)
-    gram_leaf = gram.detach().requires_grad_(True)
-    losses = []
-    for batch, place in zip(batches, split, strict=True):
-        H = torch.index_select(hidden, 0, torch.as_tensor(place, device=run.device))
-        loss = anchor_loss(net, H, gram_leaf, len(batch.positives), batch.is_negative, temperature)
-        (loss * (run.weight[batch.anchor] * share)).backward()
-        losses.append(float(loss.detach()))
-    gram.backward(gram_leaf.grad)
-    with torch.no_grad():  # gradient of the hidden layer by the chain rule, once for all anchors
-        parts = zip(hidden.grad.split(_BLOCK), index.split(_BLOCK), strict=True)
-        net.w1.grad = sum(gradient.T @ run.X[part] for gradient, part in parts)
+        group = AnchorGroup(net, hidden, output.T @ output, torch.as_tensor(counts, device=run.device))
+        losses = []
+        for number, (batch, place) in enumerate(zip(batches, split, strict=True)):
+            n_positives = len(batch.positives)
+            compared = np.concatenate([place[: 1 + n_positives], place[1 + n_positives :][batch.is_negative]])
+            rows = torch.as_tensor(compared, device=run.device)
+            weight = run.weight[batch.anchor] * share
+            losses.append(group.add(number, rows, n_positives, temperature, weight))
+        of_hidden = group.hidden_gradient()
+        parts = zip(of_hidden.split(_BLOCK), index.split(_BLOCK), strict=True)
+        of_w1 = sum(gradient.T @ run.X[part] for gradient, part in parts)
+    torch.autograd.backward(
+        (output, net.w1, net.norm.weight, net.norm.bias),
+        (2 * output.detach() @ group.of_gram, of_w1, group.of_weight, group.of_bias),
+    )
     return losses
 
 
-def output_gram(net: AdapterNet) -> Tensor:
-    """Return ``[W₂ b₂]ᵀ[W₂ b₂]`` (h+1, h+1)."""
-    output = torch.cat([net.w2, net.b2[:, None]], dim=1)
-    return output.T @ output
-
-
-def anchor_loss(
-    net: AdapterNet,
-    H: Tensor,
-    gram: Tensor,
-    n_positives: int,
-    is_negative: NDArray[np.bool_],
-    temperature: float,
-) -> Tensor:
-    """Compute ``mean_p −log[e^{s(z,p)/τ} / (e^{s(z,p)/τ} + Σ_n e^{s(z,n)/τ})]`` with cosines s of adapted rows.
+class AnchorGroup:
+    """Gradients of the losses of anchors, whose batches are normalised each on its own.
 
     Parameters
     ----------
     net : AdapterNet
-        In training mode, so that batch normalisation uses the statistics of this batch.
-    H : Tensor of shape (1 + P + N, h)
-        Rows ``W₁x`` of the anchor z, its positives and its neighbours.
+        Its running statistics are updated for each batch, as in training.
+    hidden : Tensor of shape (u, h)
+        Rows ``W₁x`` that occur in a batch.
     gram : Tensor of shape (h+1, h+1)
-        Result of `output_gram`.
+        ``[W₂ b₂]ᵀ[W₂ b₂]``.
+    counts : Tensor of shape (b, u)
+        How often each row is in each batch.
+
+    Attributes
+    ----------
+    of_gram, of_weight, of_bias : Tensor
+        Gradients in the symmetric Gram matrix and in the parameters of batch normalisation.
+
+    Notes
+    -----
+    Rows that only take part in batch normalisation have the gradient of its mean and variance alone. That is linear in
+    the hidden rows of each batch, so it is added for all batches at once, in `hidden_gradient`.
+    """
+
+    def __init__(self, net: AdapterNet, hidden: Tensor, gram: Tensor, counts: Tensor) -> None:
+        self.net, self.gram, self.counts = net, gram, counts
+        centre = hidden.mean(dim=0)
+        self.hidden = hidden - centre  # so that the variance is no difference of large numbers
+        self.sizes = counts.sum(dim=1, keepdim=True)
+        self.means = counts @ self.hidden / self.sizes
+        self.variances = (counts @ self.hidden**2 / self.sizes - self.means**2).clamp_(min=0)
+        net.track(self.means + centre, self.variances, self.sizes[:, 0])
+        self.deviations = (self.variances + net.norm.eps).sqrt()
+        self.of_gram, self._of_hidden = torch.zeros_like(gram), torch.zeros_like(hidden)
+        self.of_weight, self.of_bias = torch.zeros_like(centre), torch.zeros_like(centre)
+        # Sums over each batch of the gradients in its normalised rows, and of these times the normalised rows.
+        self._sums, self._products = torch.zeros_like(self.means), torch.zeros_like(self.means)
+
+    def add(self, number: int, rows: Tensor, n_positives: int, temperature: float, weight: Tensor) -> float:
+        """Add the gradients of ``weight`` times the loss of a batch, and return the loss.
+
+        Parameters
+        ----------
+        number : int
+            Number of the batch.
+        rows : Tensor of shape (1 + P + N,)
+            Places in ``hidden`` of the anchor, its positives and its negatives.
+        n_positives : int
+            Number P of positives.
+        temperature : float
+            τ.
+        weight : Tensor
+            Weight of the loss.
+        """
+        net, mean, deviation = self.net, self.means[number], self.deviations[number]
+        gain = net.norm.weight / deviation
+        taken = torch.index_select(self.hidden, 0, rows).sub_(mean)
+        cosines = Cosines(torch.addcmul(net.norm.bias, taken, gain).relu_(), self.gram)
+        loss, upstream = anchor_loss(cosines.values / temperature, n_positives)
+        of_normalised, of_gram = cosines.gradients(upstream * (weight / temperature))
+        sums, products = of_normalised.sum(dim=0), taken.mul_(of_normalised).sum(dim=0) / deviation
+        self.of_gram += of_gram
+        self.of_bias += sums
+        self.of_weight += products
+        self._sums[number], self._products[number] = sums, products
+        self._of_hidden.index_add_(0, rows, of_normalised.mul_(gain))
+        return float(loss)
+
+    def hidden_gradient(self) -> Tensor:
+        """Return the gradient in the hidden rows (u, h) of all losses that were added."""
+        gain = self.net.norm.weight / self.deviations / self.sizes
+        slopes = gain * self._products / self.deviations
+        offsets = gain * self._sums - slopes * self.means
+        return self._of_hidden - self.counts.T @ offsets - self.hidden * (self.counts.T @ slopes)
+
+
+def anchor_loss(scaled_cosines: Tensor, n_positives: int) -> tuple[Tensor, Tensor]:
+    """Compute ``mean_p −log[e^{s(z,p)/τ} / (e^{s(z,p)/τ} + Σ_n e^{s(z,n)/τ})]`` and its gradient.
+
+    Parameters
+    ----------
+    scaled_cosines : Tensor of shape (P + N,)
+        ``s/τ`` of an anchor z with its P positives and then its N negatives.
     n_positives : int
         Number P of positives.
-    is_negative : bool array of shape (N,)
-        Neighbours that count in the loss.
-    temperature : float
-        τ.
     """
-    scaled_cosines = ScaledCosines.apply(net.normalise(H), gram, float(temperature))
-    mask = torch.as_tensor(is_negative, device=H.device)
-    negatives = torch.logsumexp(scaled_cosines[n_positives:].masked_fill(~mask, -torch.inf), dim=0)
-    return functional.softplus(negatives - scaled_cosines[:n_positives]).mean()
+    with torch.enable_grad():
+        cosines = scaled_cosines.detach().requires_grad_(True)
+        negatives = torch.logsumexp(cosines[n_positives:], dim=0)
+        loss = functional.softplus(negatives - cosines[:n_positives]).mean()
+        return loss.detach(), torch.autograd.grad(loss, cosines)[0]
 
 
-class ScaledCosines(torch.autograd.Function):
-    """Cosines of the first adapted row with the others, divided by the temperature.
+class Cosines:
+    """Cosines of the first adapted row with the others, and their gradients.
 
-    With hidden rows ``aᵢ``, each extended by a one, and the Gram matrix G, they are
-    ``aᵢᵀGa₀ / (τ·√(aᵢᵀGaᵢ)·√(a₀ᵀGa₀))``. The gradients are written out since they need the products ``Gaᵢ`` of the
-    forward pass only, and one product of matrices more; torch's own take two, and copies of all rows.
+    With hidden rows ``aᵢ ≥ 0``, each extended by a one, and the Gram matrix G, they are
+    ``aᵢᵀGa₀ / (√(aᵢᵀGaᵢ)·√(a₀ᵀGa₀))``.
+
+    Parameters
+    ----------
+    hidden : Tensor of shape (r, h)
+        Rows after ReLU.
+    gram : Tensor of shape (h+1, h+1)
+        G.
+
+    Attributes
+    ----------
+    values : Tensor of shape (r − 1,)
+        The cosines.
     """
 
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, gram: Tensor, temperature: float) -> Tensor:
-        """Return the scaled cosines (r−1,) of hidden rows (r, h) with the Gram matrix (h+1, h+1)."""
+    def __init__(self, hidden: Tensor, gram: Tensor) -> None:
         inner, cross, corner = gram[:-1, :-1], gram[:-1, -1], gram[-1, -1]
-        products = torch.addmm(cross, hidden, inner)
-        squares = ((products + cross) * hidden).sum(dim=1) + corner
-        lengths = squares.clamp_(min=_SMALLEST_SQUARE).sqrt_()
-        dots = hidden @ products[0] + (cross @ hidden[0] + corner)
-        scaled = dots[1:] / (lengths[1:] * lengths[0] * temperature)
-        ctx.save_for_backward(hidden, products, lengths, scaled)
-        ctx.temperature = temperature
-        return scaled
+        self.hidden, self.products = hidden, torch.addmm(cross, hidden, inner)
+        squares = (self.products * hidden).sum(dim=1) + hidden @ cross + corner
+        self.lengths = squares.clamp_(min=_SMALLEST_SQUARE).sqrt_()
+        dots = hidden @ self.products[0] + (cross @ hidden[0] + corner)
+        self.values = dots[1:] / (self.lengths[1:] * self.lengths[0])
 
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Return the gradients in the hidden rows and in the symmetric Gram matrix."""
-        hidden, products, lengths, scaled = ctx.saved_tensors
-        first = hidden[0]
+    def gradients(self, upstream: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the gradients in the rows before ReLU and in the symmetric Gram matrix; can be called once.
+
+        They need the products ``Gaᵢ`` of the cosines and one product of matrices more; rows and products are overwritten.
+        """
+        hidden, products, lengths = self.hidden, self.products, self.lengths
+        first, first_product = hidden[0], products[0].clone()
         # Derivatives in the products aᵢᵀGa₀, and twice those in the squares aᵢᵀGaᵢ.
         of_dots = torch.zeros_like(lengths)
-        of_dots[1:] = upstream / (lengths[1:] * lengths[0] * ctx.temperature)
+        of_dots[1:] = upstream / (lengths[1:] * lengths[0])
         shares = torch.empty_like(lengths)
-        shares[1:] = upstream * scaled
+        shares[1:] = upstream * self.values
         shares[0] = shares[1:].sum()
-        of_squares = torch.where(lengths**2 > _SMALLEST_SQUARE, -shares / lengths**2, 0)[:, None]
+        of_squares = torch.where(lengths**2 > _SMALLEST_SQUARE, -shares / lengths**2, 0)
 
-        of_hidden = (products * of_squares).addr_(of_dots, products[0])
-        of_hidden[0] += of_dots @ products
-        weighted, drawn, total = hidden * of_squares, of_dots @ hidden, of_dots.sum()
+        anchor = of_dots @ products
+        of_hidden = products.mul_(of_squares[:, None]).addr_(of_dots, first_product)
+        of_hidden[0] += anchor
+        drawn, total = of_dots @ hidden, of_dots.sum()
         of_gram = hidden.new_empty((len(first) + 1, len(first) + 1))
+        weighted = hidden * of_squares[:, None]
         of_gram[:-1, :-1] = (hidden.T @ weighted).addr_(drawn, first).addr_(first, drawn)
-        of_gram[:-1, -1] = of_gram[-1, :-1] = weighted.sum(dim=0) + drawn + total * first
+        of_gram[:-1, -1] = of_gram[-1, :-1] = of_squares @ hidden + drawn + total * first
         of_gram[-1, -1] = of_squares.sum() + 2 * total
-        return of_hidden, of_gram / 2, None
+        return of_hidden.mul_(hidden.sign_()), of_gram / 2
 
 
 def count_pairs(y: Ints, predicted: Ints) -> dict[str, Any]:

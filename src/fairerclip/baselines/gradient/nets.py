@@ -49,6 +49,12 @@ class AdapterNet(CosineNet):
         self.norm.train(self.training and len(H) > 1)
         return torch.relu(self.norm(H))
 
+    def track(self, means: Tensor, variances: Tensor, sizes: Tensor) -> None:
+        """Update the running statistics by batches with these means and variances (b, h) and numbers of rows (b,)."""
+        for mean, variance, size in zip(means, variances, sizes, strict=True):
+            self.norm.running_mean.lerp_(mean, self.norm.momentum)
+            self.norm.running_var.lerp_(variance * (size / (size - 1)), self.norm.momentum)
+
     def adapt(self, X: Tensor) -> Tensor:
         """Return the adapted rows (n, p)."""
         return functional.linear(self.normalise(functional.linear(X, self.w1)), self.w2, self.b2)
