@@ -273,7 +273,8 @@ class Cosines:
     def gradients(self, upstream: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients in the rows before ReLU and in the symmetric Gram matrix; can be called once.
 
-        They need the products ``Gaᵢ`` of the cosines and one product of matrices more; rows and products are overwritten.
+        They need the products ``Gaᵢ`` of the cosines and one product of matrices more.
+        Rows and products are overwritten.
         """
         hidden, products, lengths = self.hidden, self.products, self.lengths
         first, first_product = hidden[0], products[0].clone()
