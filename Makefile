@@ -50,7 +50,7 @@ test: lint
 	$(COMPILED) $(ONE_THREAD) $(BIN)/python -m pytest -m "not proof"
 
 # The long tests, which tests/proofs.txt lists: hostile files, clusters whose workers are killed, interrupts, how often
-# intervals hold the truth, real faces, the whole site. About four minutes on two cores.
+# intervals hold the truth, real faces, the whole site. About six minutes on two cores.
 proofs: $(VENV)/dev.done
 	$(COMPILED) $(ONE_THREAD) $(BIN)/python -m pytest -m proof
 

@@ -402,9 +402,9 @@ def methods_table(field: Path) -> list[str]:
     ranked = {method.key for method in ranking_methods()}
     cost = fit_seconds(field)
     lines = [
-        "| method | `--method` | labels in training | S of training images | prompts of S | class prompts | changes | "
-        "solution | S | free queries | fit, s | paper |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| method | `--method` | labels in training | S of training images | prompts of S | class prompts | classes | "
+        "changes | solution | S | free queries | fit, s | paper |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for method in METHODS:
         kind = method.estimator
@@ -414,6 +414,7 @@ def methods_table(field: Path) -> list[str]:
             LEARNS_FROM[method.labels],
             *sensitive_needs(method),
             "yes" if method.needs_text else "if given" if method.is_own else "–",
+            "any number",
             sides(method),
             SOLUTIONS[method.key],
             "categories, soft, numbers" if method.is_own else "categories" if uses_sensitive(method) else "–",
@@ -422,7 +423,8 @@ def methods_table(field: Path) -> list[str]:
             OWN_PAPER if method.is_own else kind.needs.paper,
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    own = "no labels | true or read from prompts | or S | – | images | closed form | categories, soft, numbers | yes"
+    own = "no labels | true or read from prompts | or S | – | none | images | closed form | "
+    own += "categories, soft, numbers | yes"
     paper = "[math](math.md#same-space)"
     lines.append(f"| EmbeddingMitigator | `embedding` | {own} | {cost.get('embedding', '–')} | {paper} |")
     return lines

@@ -27,8 +27,8 @@ CASES = [
 ]
 
 
-PARTS = 3
-"""Each parameter is given every third odd value in make test, starting at another one than the parameter before."""
+PARTS = 5
+"""Each parameter is given every fifth odd value in make test, starting at another one than the parameter before."""
 IDS = [f"{method.__name__}-{name}" for method, name in CASES]
 
 

@@ -53,17 +53,23 @@ def split_means(runs: Mapping[str, Sequence[MethodRun]], ratio: float) -> dict[s
     A method that ran on some of the splits only is corrected for how hard these are: its mean is that of its
     differences from the methods that ran on all splits, plus their mean over all splits.
     """
+    figures = {
+        name: {key: _by_split(found, name) for key, found in runs.items()} for name in SeedMeans.model_fields
+    }
     return {
-        key: SeedMeans(**{name: _mean(key, name, runs, ratio) for name in SeedMeans.model_fields})
+        key: SeedMeans(
+            **{name: _mean(key, len(found), name, values, ratio) for name, values in figures.items()}
+        )
         for key, found in runs.items()
         if found
     }
 
 
-def _mean(key: str, name: str, runs: Mapping[str, Sequence[MethodRun]], ratio: float) -> SeedMean | None:
-    by_split = {method: _by_split(found, name) for method, found in runs.items()}
+def _mean(
+    key: str, n_runs: int, name: str, by_split: Mapping[str, Mapping[int, float]], ratio: float
+) -> SeedMean | None:
     own = by_split[key]
-    if len(own) < len(runs[key]) or not own:  # not defined on some split
+    if len(own) < n_runs or not own:  # not defined on some split
         return None
     values, mean = np.array(list(own.values())), levelled_mean(own, by_split.values())
     half = half_width(values, ratio)

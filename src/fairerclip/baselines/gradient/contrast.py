@@ -115,7 +115,7 @@ def contrastive_epoch(run: Run, pairs: Pairs, rng: np.random.Generator) -> Epoch
         batches = list(pairs.batches(group, rng))
         if batches:
             share = 1.0 if pairs.sizes.anchor_reduction == "sum" else 1 / len(batches)
-            losses += accumulate(run, batches, pairs.sizes.contrastive_temperature, share)
+            losses += accumulate(run, batches, float(pairs.sizes.contrastive_temperature), share)
             run.step()
     return Epoch(float(np.mean(losses)) if losses else None, len(losses))
 
