@@ -16,6 +16,7 @@ from scipy.stats import t as student
 from fairerclip._util.types import F64
 from fairerclip.data import Task
 from fairerclip.study.comparison import MethodDifferences, MethodRun, PairedChange, SeedMean, SeedMeans
+from fairerclip.study.methods import GIVEN_ROWS
 from fairerclip.study.paired_methods import PairedMethods
 
 CONFIDENCE = 0.95
@@ -51,7 +52,8 @@ def split_means(runs: Mapping[str, Sequence[MethodRun]], ratio: float) -> dict[s
     """Return the figures of every method over its splits.
 
     A method that ran on some of the splits only is corrected for how hard these are: its mean is that of its
-    differences from the methods that ran on all splits, plus their mean over all splits.
+    differences from the methods that ran on all splits, plus their mean over all splits. Methods that are given S of
+    the rows they predict correct no other.
     """
     return {
         key: SeedMeans(**{name: _mean(key, name, runs, ratio) for name in SeedMeans.model_fields})
@@ -61,7 +63,11 @@ def split_means(runs: Mapping[str, Sequence[MethodRun]], ratio: float) -> dict[s
 
 
 def _mean(key: str, name: str, runs: Mapping[str, Sequence[MethodRun]], ratio: float) -> SeedMean | None:
-    by_split = {method: _by_split(found, name) for method, found in runs.items()}
+    by_split = {
+        method: _by_split(found, name)
+        for method, found in runs.items()
+        if method == key or method not in GIVEN_ROWS
+    }
     own = by_split[key]
     if len(own) < len(runs[key]) or not own:  # not defined on some split
         return None
