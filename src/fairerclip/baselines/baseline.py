@@ -96,7 +96,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         spurious_text: Any = None,
         counterfactual_text: Mapping[Any, Any] | None = None,
         text_pairs: Mapping[str, Any] | None = None,
-    ) -> Baseline:
+    ) -> Self:
         """Fit the model and return it.
 
         Parameters
