@@ -60,6 +60,10 @@ def test_methods_are_listed(task, run):
     code, out, _ = run("compare", task, "--methods", "list")
     assert code == 0
     assert "fairerclip-target: FairerCLIP, labels; labels in training: target" in out
+    assert (
+        "tie-true: TIE, true S of test rows; labels in training: none; is given S of all rows, also of those it predicts"
+        in out
+    )
 
 
 def test_methods_are_listed_for_machines(task, run):

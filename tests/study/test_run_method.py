@@ -116,8 +116,8 @@ def test_fairerclip_without_labels_is_measured_with_its_defaults_too(experiment)
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.key)
 def test_every_method_sees_the_labels_it_may_and_no_more(method, experiment):
     arguments = fit_arguments(method, experiment)
-    assert (arguments["y"] is None) == (method.labels == "none")
-    assert (arguments.get("sensitive_features") is not None) == (method.labels == "all")
+    assert (arguments["y"] is None) == (method.fit_labels == "none")
+    assert (arguments.get("sensitive_features") is not None) == (method.labels in ("all", "prediction"))
     if not method.needs_sensitive:
         assert arguments.get("sensitive_text") is None
     for parameters in method.candidates:

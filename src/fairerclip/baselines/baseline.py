@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -66,6 +66,8 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
     """Whether ``spurious_text`` is accepted in place of sensitive values."""
     takes_named: ClassVar[bool] = False
     """Whether ``counterfactual_text`` is accepted in place of sensitive values."""
+    later_state: ClassVar[tuple[str, ...]] = ()
+    """Keys of `_state`, which files of earlier versions lack."""
     sentences: ClassVar[tuple[str, ...]] = ()
     """Arguments of `fit` with embeddings of sentences that the method uses; it ignores others."""
 
@@ -94,7 +96,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         spurious_text: Any = None,
         counterfactual_text: Mapping[Any, Any] | None = None,
         text_pairs: Mapping[str, Any] | None = None,
-    ) -> Baseline:
+    ) -> Self:
         """Fit the model and return it.
 
         Parameters
@@ -206,6 +208,13 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
     def _learn(self, data: Training) -> None:
         raise NotImplementedError
 
+    def _state(self) -> dict[str, Any]:
+        """Return fitted values that are no arrays and that a file of the model needs, as JSON values."""
+        return {}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Set the fitted values of `_state`, of which an earlier file may lack some; raise if they are impossible."""
+
     def _embed(self, rows: F64) -> F64:
         """Return the embeddings (b, p) that the method classifies, of a block of rows (b, p)."""
         return rows
@@ -273,22 +282,36 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
 
     def decision_function(self, X: Any) -> F64:
         """Return the signed margin (n,) for two classes, or the scores (n, c) for more."""
-        scores = self.scores(X)
+        return self._margins(self.scores(X))
+
+    def _margins(self, scores: F64) -> F64:
         return np.asarray(scores[:, 1] - scores[:, 0]) if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the predicted class labels (n,)."""
-        best = self.scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        return self._decided(self.scores(X))
 
-    def _by_blocks(self, X: Any, function: Callable[[F64], F64], width: int) -> F64:
-        """Return a function of blocks of rows X (n, p) as an array (n, width); rows are checked on the way."""
+    def _decided(self, scores: F64) -> NDArray[Any]:
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    def _by_blocks(
+        self, X: Any, function: Callable[..., F64], width: int, columns: Sequence[NDArray[Any]] = ()
+    ) -> F64:
+        """Return a function of blocks of rows X (n, p) and of columns (n, …) as an array (n, width).
+
+        Rows are checked on the way.
+        """
         checked = checked_columns if isinstance(X, EmbeddingStore) else checked_matrix
         X = checked(self, X, reset=False)
-        out = np.empty((int(X.shape[0]), width))
-        fill_checked(X, "X", partial(self._on_block, function), out, unit=False, depth=5)
+        n = int(X.shape[0])
+        if any(len(column) != n for column in columns):
+            raise ShapeError(
+                f"X has {n} rows but sensitive_features has {len(columns[0])}: give one value per row"
+            )
+        out = np.empty((n, width))
+        fill_checked(X, "X", partial(self._on_block, function), out, columns, unit=False, depth=5)
         return out
 
-    def _on_block(self, function: Callable[[F64], F64], rows: Floats) -> F64:
+    def _on_block(self, function: Callable[..., F64], rows: Floats, *columns: NDArray[Any]) -> F64:
         wide = np.asarray(rows, dtype=np.float64)
-        return function(unit_rows(wide) if self.normalize_ else wide)
+        return function(unit_rows(wide) if self.normalize_ else wide, *columns)

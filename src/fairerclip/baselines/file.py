@@ -66,7 +66,7 @@ def contents(model: Baseline) -> Contents:
     parameters, arrays = _parameters(model)
     for attribute in model.fitted:
         arrays[attribute] = np.ascontiguousarray(getattr(model, attribute))
-    state = {"normalize": model.normalize_, "offsets": model.offsets_.tolist()}
+    state = {"normalize": model.normalize_, "offsets": model.offsets_.tolist(), **model._state()}
     return Contents.of(model, name, parameters, state, arrays)
 
 
@@ -122,7 +122,7 @@ def build(cls: type[B], path: Path, saved: Contents) -> B:
     """Return the fitted baseline of a folder, after all checks."""
     state, arrays = saved.state, dict(saved.tensors)
     check_names(path, saved, arrays)
-    check_state(path, state, STATE)
+    check_state(path, {name: state[name] for name in state if name not in cls.later_state}, STATE)
     refuse(
         path,
         {
@@ -140,6 +140,7 @@ def build(cls: type[B], path: Path, saved: Contents) -> B:
         setattr(model, attribute, array if array.ndim else array.item())
     if saved.diagnostics is not None:
         model.diagnostics_ = saved.diagnostics
+    model._restore({name: state[name] for name in cls.later_state if name in state})
     scores = np.asarray(model.scores(np.eye(1, model.n_features_in_)))
     if scores.shape != (1, len(model.classes_)) or not np.isfinite(scores).all():
         raise ModelFileError(f"{path / TENSORS}: the arrays do not fit together")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,6 +87,8 @@ class Training:
     value_codes : tuple of int arrays of shape (n,), or None
         For each attribute of ``sensitive_prompts``, the places of the rows' values among its prompts, true or predicted
         zero-shot; None for an attribute that has one value in all rows.
+    value_names : mapping from str to tuple
+        For each attribute of ``sensitive_prompts``, its values in the order of its prompts.
     """
 
     X: F64
@@ -105,6 +107,7 @@ class Training:
     counterfactual: Mapping[int, F64] | None = None
     pairs: Mapping[str, F64] | None = None
     value_codes: tuple[Ints | None, ...] = ()
+    value_names: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
 def training_data(
@@ -158,6 +161,7 @@ def _collect(
         validation=None,
         attribute_sizes=tuple(len(values.groups) for values in prompts.values()),
         value_codes=() if sensitive is None else _value_codes(sensitive, rows),
+        value_names={name: values.names for name, values in prompts.items()},
     )
 
 

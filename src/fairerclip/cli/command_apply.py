@@ -88,7 +88,10 @@ def apply(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Apply any saved model: write predictions or rankings, scores and mitigated embeddings for new images."""
+    """Apply any saved model: write predictions or rankings, scores and mitigated embeddings for new images.
+
+    No model is given sensitive values: TIE reads them from the images (TIE*). In Python it takes true ones.
+    """
     from fairerclip.cli import show
     from fairerclip.embedding.mitigator import EmbeddingMitigator
     from fairerclip.errors import ParameterError

@@ -290,7 +290,8 @@ def _list(json: bool) -> None:
         show.print_json({"methods": [{name: getattr(m, name) for name in names} for m in METHODS]})
         return
     for method in METHODS:
-        show.say(f"{method.key}: {method.title}; labels in training: {method.labels}")
+        given = "; is given S of all rows, also of those it predicts" if method.needs_known_rows else ""
+        show.say(f"{method.key}: {method.title}; labels in training: {method.fit_labels}{given}")
 
 
 def _check(results: Comparison, named: Sequence[str] | None) -> None:

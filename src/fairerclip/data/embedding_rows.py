@@ -246,28 +246,37 @@ class _CheckedFill(CheckedRows):
         super().__init__(summary=False)
         self._function, self._unit = function, unit
 
-    def add(self, rows: Any, out: Floats) -> None:  # type: ignore[override]
+    def add(self, rows: Any, out: Floats, *columns: Any) -> None:  # type: ignore[override]
         rows, squares = self._checked(rows)
         if self.bad:
             return  # the pass ends with an error, and the function need not see such rows
         if self._unit:
             rows, lengths, _ = _with_lengths(rows, squares)
             rows = _divided(rows, lengths)
-        found = self._function(rows)
+        found = self._function(rows, *columns)
         out[...] = found if is_tensor(out) else to_numpy(found)
 
 
 def fill_checked(
-    X: Any, name: str, function: Callable[[Floats], Floats], out: Floats, *, unit: bool, depth: int = 4
+    X: Any,
+    name: str,
+    function: Callable[..., Floats],
+    out: Floats,
+    columns: Sequence[Any] = (),
+    *,
+    unit: bool,
+    depth: int = 4,
 ) -> Floats:
     """Write a function of blocks of rows, scaled to ``unit`` length or not, into ``out`` (n, …), and return it.
+
+    The function also gets the same rows of each of the ``columns`` (n, …).
 
     Rows are checked in the same pass, as `check_rows` does: it raises if one is not finite, and warns if one is zero.
     """
     if is_remote(X):
         check_rows(X, name, zero_is_error=False, depth=depth + 1)
-        return fill_rows(unit_view(X) if unit else X, function, out)
-    found = sum_rows(X, partial(_CheckedFill, function, unit=unit), [out])
+        return fill_rows(unit_view(X) if unit else X, function, out, columns)
+    found = sum_rows(X, partial(_CheckedFill, function, unit=unit), [out, *columns])
     found.report(name, zero_is_error=False, depth=depth + 1)
     return out
 

@@ -74,6 +74,11 @@ class PromptValues:
     groups: list[Floats]
     values: tuple[Any, ...] | None
 
+    @property
+    def names(self) -> tuple[Any, ...]:
+        """Values in the order of the prompts: the numbers of the prompts if they were not named."""
+        return tuple(range(len(self.groups))) if self.values is None else self.values
+
 
 def sensitive_prompts(
     sensitive_text: Any, width: int, columns: Mapping[str, Sequence[Any]] | None

@@ -15,7 +15,7 @@ from fairerclip.report.fit_tables import settings_text
 from fairerclip.study.choose_model import choose_model
 from fairerclip.study.compare import data_of
 from fairerclip.study.comparison import Comparison, ComparisonRow, MethodRun
-from fairerclip.study.comparison_answer import finished
+from fairerclip.study.comparison_answer import rivals
 from fairerclip.study.method import Method
 from fairerclip.study.methods import chosen_methods
 from fairerclip.study.workers import Call, Failure, guarded
@@ -47,10 +47,16 @@ class BestMethod:
 
 
 def best_row(comparison: Comparison) -> ComparisonRow:
-    """Return the row with the best worst group, then the best average, as means over seeds."""
-    found = finished(comparison)
+    """Return the row with the best worst group, then the best average, as means over seeds.
+
+    Methods that are given S of the rows that they predict are left out, as a model is used without it.
+    """
+    found = rivals(comparison)
     if not found:
-        raise LabelError(f"no method has figures of {comparison.task.name}: there is no best one")
+        raise LabelError(
+            f"no method has figures of {comparison.task.name}, apart from those that are given S of the rows they "
+            "predict: there is no best one"
+        )
     return next(row for row in comparison.rows if row.method == found[0].method)
 
 

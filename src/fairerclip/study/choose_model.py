@@ -80,9 +80,10 @@ class ChosenModel:
             model.diagnostics_ = {**(getattr(model, "diagnostics_", None) or {}), "tuning": dict(self.record)}
         return model
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the predicted class labels (n,)."""
-        return np.asarray(self.model.classes_[(self.model.scores(X) + self.offsets).argmax(axis=1)])
+    def predict(self, X: Any, **given: Any) -> NDArray[Any]:
+        """Return the predicted class labels (n,); ``given`` is what the method needs besides (`Method.given_rows`)."""
+        scores = self.model.scores(X, **given)
+        return np.asarray(self.model.classes_[(scores + self.offsets).argmax(axis=1)])
 
 
 def choose_model(
@@ -168,7 +169,7 @@ def _found_rows(method: Method, experiment: Experiment, seed: int, use_validatio
         val = experiment.task.val
         validation = (val.X, experiment.target(val), experiment.group_columns(val))
     # Training by gradient would take as many times longer as there are folds.
-    labels = method.labels if method.labels in ("target", "all") and not method.gradient else "none"
+    labels = method.fit_labels if method.fit_labels in ("target", "all") and not method.gradient else "none"
     if validation is None and labels == "none":
         return None
     can_guess = all(experiment.task.sensitive[name].text is not None for name in experiment.sensitive)
@@ -184,7 +185,7 @@ def _found_rows(method: Method, experiment: Experiment, seed: int, use_validatio
 def _as_published(method: Method, tried: list[Tried], evidence: Evidence) -> Tried:
     """Return the candidate with the best worst group, then average; without labels, the published setting."""
     given = _given(tried)
-    if method.labels == "none" and given is not None:
+    if method.fit_labels == "none" and given is not None:
         return tried[given]
 
     def merit(candidate: Tried) -> tuple[float, float]:
@@ -243,7 +244,8 @@ def _fitted(
     if not tried:
         raise NonFiniteError(f"{method.title}: training failed with every setting: {failures[0]}")
     held = found.judged.X[found.trained_rows :]
-    parts = [[t.model.scores(held)] if len(held) else [] for t in tried]
+    known = method.given_rows(experiment, "val", found.judged.rows[found.trained_rows :]) if len(held) else {}
+    parts = [[t.model.scores(held, **known)] if len(held) else [] for t in tried]
     trained = found.judged.rows[: found.trained_rows]
     out_of_fold = np.zeros((len(tried), len(trained), len(experiment.classes)))
     X = experiment.task.train.X
@@ -341,8 +343,14 @@ def _cross_fitted(method: Method, experiment: Experiment, seed: int, rows: Ints)
 def fit_arguments(method: Method, experiment: Experiment) -> dict[str, Any]:
     """Return the arguments of the method's `fit`, with no other labels than the method may use."""
     given = (
-        experiment.arguments(method.labels) if method.needs_sensitive else _without_groups(method, experiment)
+        experiment.arguments(method.fit_labels)
+        if method.needs_sensitive
+        else _without_groups(method, experiment)
     )
+    if method.needs_known_rows:
+        columns = experiment.group_columns(experiment.task.train)
+        known = all(column is not None for column in columns.values())
+        given["sensitive_features"] = columns if known else None
     used = () if method.is_own else method.estimator.sentences
     return given | {name: texts for name, texts in experiment.sentences().items() if name in used}
 
@@ -351,7 +359,7 @@ def _without_groups(method: Method, experiment: Experiment) -> dict[str, Any]:
     rows = experiment.task.train
     return {
         "X": rows.X,
-        "y": None if method.labels == "none" else experiment.target(rows),
+        "y": None if method.fit_labels == "none" else experiment.target(rows),
         "text": experiment.named_text,
         "classes": experiment.classes,
         "sensitive_features": experiment.groups(rows) if method.labels == "all" else None,

@@ -17,6 +17,7 @@ from fairerclip.study.comparison import (
     SeedMean,
     Verdict,
 )
+from fairerclip.study.method import Labels
 from fairerclip.study.methods import OWN
 from fairerclip.study.paired_methods import MARGIN, RANK, ZERO_SHOT, is_below
 
@@ -25,8 +26,9 @@ WITH = {
     "target": "with target labels",
     "all": "with all labels",
     "validation": "with the labels of validation rows",
+    "prediction": "with S of the rows to predict",
 }
-"""Words for the labels that a method has in training."""
+"""Words for the labels that a method has."""
 OUTCOMES = {
     "worse": "worse",
     "lower": "worse on average",
@@ -76,10 +78,11 @@ def answer_of(comparison: Comparison) -> ComparisonAnswer:
 
 @dataclass(frozen=True)
 class Finished:
-    """A method with figures: its key, its name, and its worst group and average."""
+    """A method with figures: its key, its name, the labels that it needs, and its worst group and average."""
 
     method: str
     title: str
+    labels: Labels
     worst_group: SeedMean
     average: SeedMean
 
@@ -88,15 +91,25 @@ class Finished:
         """Whether it is FairerCLIP."""
         return self.method.startswith(f"{OWN}-")
 
+    @property
+    def is_rival(self) -> bool:
+        """Whether it predicts rows without their S, so that it can be the best."""
+        return self.labels != "prediction"
+
 
 def finished(comparison: Comparison) -> list[Finished]:
-    """Return the methods with an average and a worst group, best first."""
+    """Return the methods with an average and a worst group, best first; last those that are no rivals."""
     found = [
-        Finished(row.method, row.title, f.worst_group, f.average)
+        Finished(row.method, row.title, row.labels, f.worst_group, f.average)
         for row in comparison.rows
         if (f := row.figures) and f.worst_group and f.average
     ]
-    return sorted(found, key=lambda entry: (-entry.worst_group.mean, -entry.average.mean))
+    return sorted(found, key=lambda entry: (not entry.is_rival, -entry.worst_group.mean, -entry.average.mean))
+
+
+def rivals(comparison: Comparison) -> list[Finished]:
+    """Return the methods of `finished` that predict rows without their S, best first."""
+    return [entry for entry in finished(comparison) if entry.is_rival]
 
 
 def overall(comparison: Comparison) -> BestForLabels | None:
@@ -139,7 +152,7 @@ def paired_by(comparison: Comparison) -> str:
 
 
 def _sentence(comparison: Comparison) -> str:
-    found = finished(comparison)
+    found = rivals(comparison) or finished(comparison)
     if not found:
         return f"No method has a result: {_counted(len(comparison.rows), 'method')} failed."
     best, own = _best(comparison, found), _own(comparison.verdicts)
@@ -185,7 +198,7 @@ def _variant(verdict: Verdict, key: str) -> str:
 
 
 def _recommendation(comparison: Comparison) -> str:
-    found, top = finished(comparison), overall(comparison)
+    found, top = rivals(comparison) or finished(comparison), overall(comparison)
     if not found:
         return "Read the errors below and run the same command again."
     if tested_on(comparison) == "train":
@@ -199,7 +212,9 @@ def _recommendation(comparison: Comparison) -> str:
     if top.use == ZERO_SHOT:
         return "Keep zero-shot: no method has a clearly better worst group."
     if not near:
-        return f"Use {use}: the worst group of every other method is clearly worse."
+        given = len(found) < len(finished(comparison))
+        others = "every other method that is given no S of these rows" if given else "every other method"
+        return f"Use {use}: the worst group of {others} is clearly worse."
     if top.use != top.best:
         alike = f"of the {1 + len(near)} methods that cannot be told apart"
         if any(top.differences[key].average.high < -MARGIN for key in near):

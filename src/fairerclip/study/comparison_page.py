@@ -41,8 +41,9 @@ HEADINGS = {
     "target": "With target labels in training",
     "all": "With target and true sensitive labels in training",
     "validation": "Learned from the labels of the validation rows",
+    "prediction": "Given S of the rows that they predict: shown beside the others, never the best",
 }
-"""Heading by the labels that a method learns from. All choose by the labels of the validation rows."""
+"""Heading by the labels that a method needs. All choose by the labels of the validation rows."""
 STOPPED = "stopped: max_steps"
 """Note of a training by gradient that was stopped before its last epoch."""
 COLUMNS = ("#", "Method", FIGURES["worst_group"].short, FIGURES["average"].short, "Against the best")
@@ -66,6 +67,7 @@ PLAIN = {
     "Rotation": "turns images and descriptions away from the sensitive attribute, as far as a formula says.",
     "PerceptionCLIP": "guesses the context of an image first, and then its class in that context.",
     "TIE": "moves images against the description of the sensitive value that is read from them.",
+    "tie-true": "the same with the true sensitive value of every image, which must be known.",
     "LEACE": "removes from the embeddings what a linear model could learn of the sensitive attribute.",
     "CLIPClip": "drops the dimensions of the embeddings that depend most on the sensitive attribute.",
     "SFID": "overwrites the dimensions by which a forest predicts the sensitive attribute with a constant.",
@@ -84,7 +86,7 @@ PLAIN = {
     "DFR": "a linear classifier trained on rows with equally many of each group.",
     "ContrastiveAdapter": "a small network trained to bring rows of the same class together across groups.",
 }
-"""What methods do, by the class that implements them."""
+"""What methods do, by their key, or else by the class that implements them."""
 
 
 def page(comparison: Comparison) -> AnswerPage:
@@ -245,7 +247,7 @@ def _folded(comparison: Comparison) -> list[Folded]:
     errors = [f"{row.title}: {error}" for row in rows for error in row.errors]
     notes = [f"{row.title}: {n}" for row in rows for n in row.notes if not n.startswith("stopped: ")]
     left_out = [f"{key}: {reason}." for key, reason in comparison.left_out.items()]
-    homes = {method.key: method.home for method in METHODS}
+    homes = {method.key: method.key if method.key in PLAIN else method.home for method in METHODS}
     plain = [f"{row.title}: {PLAIN[homes[row.method]]}" for row in rows if row.method in homes]
     made = {name: value for name, value in comparison.made.model_dump(by_alias=True).items() if value}
     return [
@@ -369,7 +371,7 @@ def draw_front(comparison: Comparison, path: Path, *, overwrite: bool = False) -
     figures = require("matplotlib.figure", "plots", "drawing")
     figure = figures.Figure(figsize=(7.5, 5.5), layout="constrained")
     axes = figure.add_subplot()
-    marks = {"none": "o", "target": "s", "all": "D", "validation": "^"}
+    marks = {"none": "o", "target": "s", "all": "D", "validation": "^", "prediction": "x"}
     for row in comparison.rows:
         if row.figures is None or row.figures.average is None or row.figures.worst_group is None:
             continue
@@ -386,7 +388,7 @@ def draw_front(comparison: Comparison, path: Path, *, overwrite: bool = False) -
     axes.set(
         xlabel=FIGURES["average"].axis,
         ylabel=f"{FIGURES['worst_group'].axis} [95 %]",
-        title="○ no labels   □ labels   ◇ labels and true S   △ validation labels",
+        title="○ no labels   □ labels   ◇ labels and true S   △ validation labels   × given S of test rows",
     )
     with atomic_file(path, overwrite=overwrite) as handle:
         figure.savefig(handle, format=path.suffix[1:], dpi=150)

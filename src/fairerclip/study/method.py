@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fairerclip.experiment import Experiment
+from fairerclip._util.types import Ints
+from fairerclip.experiment import UNKNOWN, Experiment
 
 Parameters = Mapping[str, Any]
-Labels = Literal["none", "target", "all", "validation"]
-"""Labels that a method learns from."""
+FitLabels = Literal["none", "target", "all", "validation"]
+"""Labels that a fit uses: those of the training rows, or of the validation rows only."""
+Labels = Literal["none", "target", "all", "validation", "prediction"]
+"""Labels that a method needs: "prediction" are true sensitive values of the rows that it predicts, and none to fit."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,10 @@ class Method:
         Name on the command line.
     title : str
         Name in tables.
-    labels : {"none", "target", "all", "validation"}
-        Labels that it learns from: those of the training rows, or of the validation rows only.
+    labels : {"none", "target", "all", "validation", "prediction"}
+        Labels that it learns from: those of the training rows, or of the validation rows only. "prediction": it learns
+        from S of the training rows, if that is known, and is given S of the rows that it predicts, while it is chosen
+        and when it is measured. No saved model is, so such a method is shown beside the others, and is no rival of any.
     home : str
         Name of its class in `fairerclip.baselines`, or "FairerCLIP".
     fixed : mapping
@@ -57,6 +62,16 @@ class Method:
         return self.home == "FairerCLIP"
 
     @property
+    def needs_known_rows(self) -> bool:
+        """Whether it needs the true sensitive values of the rows that it predicts."""
+        return self.labels == "prediction"
+
+    @property
+    def fit_labels(self) -> FitLabels:
+        """Labels that its fit uses."""
+        return "none" if self.labels == "prediction" else self.labels
+
+    @property
     def estimator(self) -> Any:
         """Class of its estimator."""
         if self.is_own:
@@ -71,9 +86,10 @@ class Method:
     def needs(self) -> list[str]:
         """Requirements on the task and the installation, as identifiers."""
         parts = {
-            "target_labels": self.labels != "none",
+            "target_labels": self.fit_labels != "none",
             "sensitive_labels": self.labels == "all",
             "validation_labels": self.labels == "validation",
+            "sensitive_labels_of_predicted_rows": self.needs_known_rows,
             "class_prompts": self.needs_text,
             "sensitive_prompts": self.needs_sensitive and self.labels != "all",
             "torch": self.gradient,
@@ -86,7 +102,7 @@ class Method:
         if "train" not in task.splits:
             return "the task has no training split"
         train = task.train
-        if self.labels != "none" and (train.y is None or (train.y < 0).all()):
+        if self.fit_labels != "none" and (train.y is None or (train.y < 0).all()):
             return "there are no target labels in training"
         without = [name for name in experiment.sensitive if name not in train.s]
         if self.labels == "all" and (without or not experiment.sensitive):
@@ -98,7 +114,30 @@ class Method:
         unprompted = [name for name in experiment.sensitive if task.sensitive[name].text is None]
         if self.needs_sensitive and self.labels != "all" and (unprompted or not experiment.sensitive):
             return "there are no prompts to predict the sensitive attribute from"
+        return _unknown_rows(experiment) if self.needs_known_rows else None
+
+    def given_rows(self, experiment: Experiment, split: str, rows: Ints | None = None) -> dict[str, Any]:
+        """Return what is given to predict some rows of a split besides these: their true S, if the method needs it."""
+        if not self.needs_known_rows:
+            return {}
+        columns = experiment.group_columns(experiment.task.split(split))
+        if rows is not None:
+            columns = {name: None if column is None else column[rows] for name, column in columns.items()}
+        return {"sensitive_features": columns}
+
+
+def _unknown_rows(experiment: Experiment) -> str | None:
+    """Return the reason why not all rows on which methods are measured have sensitive values; None if they have."""
+    name = experiment.evaluation_split()
+    groups = None if name is None else experiment.groups(experiment.task.split(name))
+    if groups is None:
+        return "it needs S of the rows that it predicts, and no rows have both labels"
+    unknown = int((groups == UNKNOWN).sum())
+    if not unknown:
         return None
+    return (
+        f"it needs S of all rows that it predicts, and {unknown} of the {len(groups)} {name} rows have none"
+    )
 
 
 def make(

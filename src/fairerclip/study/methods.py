@@ -259,6 +259,16 @@ METHODS = (
         needs_sensitive=True,
     ),
     Method("tie", "TIE*", "none", "TIE", {}, SCALES, seeded=False, needs_sensitive=True),
+    Method(
+        "tie-true",
+        "TIE, true S of test rows",
+        "prediction",
+        "TIE",
+        {},
+        SCALES,
+        seeded=False,
+        needs_sensitive=True,
+    ),
     Method("clip-clip", "CLIP-clip", "none", "CLIPClip", {}, KEPT, seeded=False, needs_sensitive=True),
     Method("sfid", "SFID", "none", "SFID", {}, REPLACED, needs_sensitive=True),
     Method("spd", "SPD", "none", "SPD", {}, SUBSPACES, needs_sensitive=True),
@@ -316,19 +326,25 @@ METHODS = (
     _fairerclip("all"),
     _dfr("dfr-validation", "DFR, validation groups", "validation", "validation"),
 )
-"""All methods, in the order of tables: without labels, with labels, with labels and true S, on validation rows."""
+"""All methods, in the order of tables: without labels, with labels, with labels and true S, on validation rows.
+
+TIE is beside TIE*, although it is given S of the rows that it predicts."""
 
 
 ALIASES = {"group-balanced-probe": "probe-group"}
 """Other names of methods."""
-FITTABLE = {method.key: method for method in METHODS if not method.is_own}
+GIVEN_ROWS = frozenset(method.key for method in METHODS if method.needs_known_rows)
+"""Methods that are given S of the rows that they predict: no rivals, and no models that could be used without S."""
+FITTABLE = {method.key: method for method in METHODS if not method.is_own and method.key not in GIVEN_ROWS}
 """Methods that `fit` trains besides FairerCLIP, by key."""
 LEARNS_FROM = {
     "none": "no labels",
     "target": "target labels",
     "all": "target and sensitive labels",
     "validation": "the labels of validation rows",
+    "prediction": "S, also of the rows it predicts",
 }
+"""Words for the labels that a method learns from."""
 
 
 def chosen_methods(keys: Sequence[str] | None, methods: Sequence[Method] = METHODS) -> list[Method]:
@@ -349,6 +365,11 @@ def fit_key(name: str) -> str:
     variant = next((method for method in METHODS if method.is_own and method.key == key), None)
     if variant is not None:
         raise ParameterError(f"{key} is a row of a comparison: use {OWN} with labels {variant.labels}")
+    if key in GIVEN_ROWS:
+        raise ParameterError(
+            f"{key} is a row of a comparison: it needs S of every row that it predicts, which commands do not give "
+            "to a saved model. Use tie, whose model takes true values in Python: model.predict(X, sensitive_features=s)"
+        )
     check_known([key], [OWN, EMBEDDING, *FITTABLE])
     return key
 

@@ -22,8 +22,10 @@ from fairerclip.study.comparison import (
 from fairerclip.study.method import Method
 from fairerclip.study.methods import METHODS
 
-RANK = {"none": 0, "validation": 0, "target": 1, "all": 2}
-"""Rank of methods by the labels they use in training; all use labels of validation rows to choose a model."""
+RANK = {"none": 0, "validation": 0, "target": 1, "all": 2, "prediction": 3}
+"""Rank of methods by the labels they use in training; all use labels of validation rows to choose a model.
+
+Methods that are given S of the rows they predict are above all: they are no rivals of any other method."""
 ORDER = {method.key: place for place, method in enumerate(METHODS)}
 """Place of methods in tables."""
 ZERO_SHOT = "zero-shot"
@@ -131,7 +133,7 @@ class PairedMethods:
 
     def best_for_labels(self) -> tuple[BestForLabels, ...]:
         """Return the best method for each kind of labels in training that a method needs, fewest labels first."""
-        ranks = sorted({RANK[method.labels] for method in self.methods})
+        ranks = sorted({RANK[method.labels] for method in self.methods if not method.needs_known_rows})
         return tuple(self._best_for(rank) for rank in ranks)
 
     def _best_for(self, rank: int) -> BestForLabels:

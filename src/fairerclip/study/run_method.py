@@ -34,8 +34,8 @@ def run_method(
     before, started = peak_memory(), time.perf_counter()
     chosen = choose_model(method, experiment, seed, max_steps=max_steps)
     seconds = time.perf_counter() - started
-    rows = experiment.task.split(name)
-    predicted = chosen.predict(rows.X)
+    rows, given = experiment.task.split(name), method.given_rows(experiment, name)
+    predicted = chosen.predict(rows.X, **given)
     after = peak_memory()
     published = chosen.as_published
     return MethodRun(
@@ -47,7 +47,7 @@ def run_method(
         if published is None
         else PublishedChoice(
             report=StageReport.model_validate(
-                experiment.report(rows, published.model.predict(rows.X)).as_dict()
+                experiment.report(rows, published.model.predict(rows.X, **given)).as_dict()
             ),
             chosen={**method.fixed, **published.parameters},
         ),

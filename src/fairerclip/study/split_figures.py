@@ -16,6 +16,7 @@ from scipy.stats import t as student
 from fairerclip._util.types import F64
 from fairerclip.data import Task
 from fairerclip.study.comparison import MethodDifferences, MethodRun, PairedChange, SeedMean, SeedMeans
+from fairerclip.study.methods import GIVEN_ROWS
 from fairerclip.study.paired_methods import PairedMethods
 
 CONFIDENCE = 0.95
@@ -51,7 +52,8 @@ def split_means(runs: Mapping[str, Sequence[MethodRun]], ratio: float) -> dict[s
     """Return the figures of every method over its splits.
 
     A method that ran on some of the splits only is corrected for how hard these are: its mean is that of its
-    differences from the methods that ran on all splits, plus their mean over all splits.
+    differences from the methods that ran on all splits, plus their mean over all splits. Methods that are given S of
+    the rows they predict correct no other.
     """
     figures = {
         name: {key: _by_split(found, name) for key, found in runs.items()} for name in SeedMeans.model_fields
@@ -71,7 +73,8 @@ def _mean(
     own = by_split[key]
     if len(own) < n_runs or not own:  # not defined on some split
         return None
-    values, mean = np.array(list(own.values())), levelled_mean(own, by_split.values())
+    correcting = [found for other, found in by_split.items() if other == key or other not in GIVEN_ROWS]
+    values, mean = np.array(list(own.values())), levelled_mean(own, correcting)
     half = half_width(values, ratio)
     lowest = -1.0 if name == "eod_signed" else 0.0
     mean, low, high = (min(1.0, max(lowest, value)) for value in (mean, mean - half, mean + half))
