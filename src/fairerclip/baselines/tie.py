@@ -52,8 +52,11 @@ class TIE(CosineHead):
     translation, and ŝ and λ are taken from the rows before any translation, so that the order has no effect. An
     attribute with one value in all training rows moves nothing; `fit` warns.
 
-    Scores are cosines, whose norm ``‖x'‖`` changes rankings and no predicted class. The released code has no licence;
-    this is a new implementation from the paper. O(n·p·v) time.
+    Scores are cosines, whose norm ``‖x'‖`` changes rankings and no predicted class. O(n·p·v) time.
+
+    Differences from the paper: several attributes, which it has not, are translated one by one.
+
+    Licence of the released code: none. This is a new implementation from the paper.
 
     References
     ----------
