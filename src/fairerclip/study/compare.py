@@ -36,7 +36,7 @@ from fairerclip.study.comparison import (
 from fairerclip.study.comparison_answer import answer_of
 from fairerclip.study.jobs import Answer, Job, run_jobs
 from fairerclip.study.method import Method
-from fairerclip.study.methods import CANDIDATES, MAX_STEPS, SEARCH, chosen_methods
+from fairerclip.study.methods import CANDIDATES, EMBEDDING, MAX_STEPS, SEARCH, chosen_methods
 from fairerclip.study.paired_methods import PairedMethods
 from fairerclip.study.run_method import run_method, run_split
 from fairerclip.study.split_figures import PairedSplits, overlap_ratio, split_means
@@ -133,6 +133,11 @@ def compare(
     """
     options = options or CompareOptions()
     _check(experiment, options)
+    if EMBEDDING in (options.methods or ()):
+        raise ParameterError(
+            f"{EMBEDDING} ranks by free queries and predicts no class: compare rankings (--rankings, or "
+            "compare_rankings), or leave it out"
+        )
     methods = chosen_methods(options.methods)
     left_out = {m.key: reason for m in methods if (reason := m.why_not(experiment)) is not None}
     compared = [method for method in methods if method.key not in left_out]
