@@ -46,6 +46,7 @@ class RoboShot(CosineHead):
     choice of the bases.
 
     Pairs are given as ``text_pairs={"harmful": (m, 2, p), "helpful": (m, 2, p)}``; a kind that is absent is left out.
+    The prompt sets "waterbirds" and "celeba-blond" of the package have pairs in our own words.
     Without ``text_pairs``, the prompts of each two values of an attribute are harmful pairs, and those of each two
     classes are helpful pairs. Boosting the differences of classes doubles all differences of class scores, up to the
     length of the row, and changes no prediction; it has an effect on rankings.
