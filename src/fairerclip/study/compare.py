@@ -133,11 +133,6 @@ def compare(
     """
     options = options or CompareOptions()
     _check(experiment, options)
-    if EMBEDDING in (options.methods or ()):
-        raise ParameterError(
-            f"{EMBEDDING} ranks by free queries and predicts no class: compare rankings (--rankings, or "
-            "compare_rankings), or leave it out"
-        )
     methods = chosen_methods(options.methods)
     left_out = {m.key: reason for m in methods if (reason := m.why_not(experiment)) is not None}
     compared = [method for method in methods if method.key not in left_out]
@@ -181,7 +176,12 @@ def _settings(options: CompareOptions) -> ComparisonSettings:
 
 
 def _check(experiment: Experiment, options: CompareOptions) -> None:
-    """Raise for options out of range, and for a task without rows to compare methods on."""
+    """Raise for a method that predicts nothing, options out of range, and a task without rows to compare methods on."""
+    if EMBEDDING in (options.methods or ()):
+        raise ParameterError(
+            f"{EMBEDDING} ranks by free queries and predicts no class: compare rankings (--rankings, or "
+            "compare_rankings), or leave it out"
+        )
     check_range("seeds", options.seeds)
     check_range("max_steps", options.max_steps)
     if options.splits is not None:
