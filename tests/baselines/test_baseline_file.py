@@ -13,14 +13,19 @@ from sklearn.exceptions import NotFittedError
 from fairerclip.baselines import (
     DFR,
     LEACE,
+    PRISM,
     SFID,
     SPD,
+    TIE,
     BendVLM,
     CLIPClip,
     LinearProbe,
     NeutralRepresentation,
     OrthCali,
     OrthProj,
+    PerceptionCLIP,
+    RoboShot,
+    Rotation,
     WiSE,
     ZeroShot,
     load_baseline,
@@ -50,6 +55,12 @@ MODELS = [
     SPD(2, max_rows=60, random_state=3),
     BendVLM(5, max_reference=20, random_state=3),
     NeutralRepresentation(3.0),
+    PRISM("mini"),
+    PRISM(steps=3, random_state=3),
+    RoboShot(0.5, boost=2.0),
+    Rotation(0.7),
+    PerceptionCLIP("contexts", temperature=3.0),
+    TIE(0.5),
 ]
 every = pytest.mark.parametrize("model", MODELS, ids=str)
 

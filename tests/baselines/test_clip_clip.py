@@ -98,6 +98,8 @@ def test_kept_dimensions_have_less_information_than_dropped_ones_and_only_they_c
     assert kept.sum() == 6
     assert model.information_[kept].max() < model.information_[~kept].min()
     assert not model.transform(e.X)[:, ~kept].any()
+    left = mutual_information(model.transform(e.X), e.s, np.ones(len(e.X)))
+    assert_allclose(left, np.where(kept, model.information_, 0.0), atol=1e-12)
     a, t = e.X[:, kept], e.text[:, kept]
     cosines = (a @ t.T) / np.linalg.norm(a, axis=1)[:, None] / np.linalg.norm(t, axis=1)
     assert_allclose(model.scores(e.X), cosines, atol=1e-12)

@@ -1,5 +1,6 @@
 """What holds for every baseline that needs numpy and scikit-learn alone."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -154,8 +155,6 @@ def test_it_classifies_with_several_classes_and_values(embeddings, model, n_clas
 
 @every
 def test_it_has_the_signature_of_the_estimator(model):
-    import inspect
-
     ours, theirs = (inspect.signature(cls.fit).parameters for cls in (type(model), FairerCLIP))
     of_passes = {"progress", "checkpoint"}  # baselines have their rows in memory
     assert set(theirs) - of_passes <= set(ours)
@@ -168,6 +167,23 @@ def test_it_says_what_it_needs_and_whose_it_is(model):
     assert found is not None
     assert found[0] in type(model).__doc__
     assert set(model.shapes) == set(model.fitted)
+
+
+@pytest.mark.parametrize("name", baselines.BASELINES)
+def test_its_docstring_names_needs_differences_licence_and_source(name):
+    cls = getattr(baselines, name)
+    paragraphs = [" ".join(part.split()) for part in inspect.getdoc(cls).split("\n\n")]
+    (needs,) = (part for part in paragraphs if part.startswith("Needs "))
+    for word in ("prompts", "labels", "sensitive values", "gradient"):
+        assert word in needs
+    assert sum(part.startswith("Differences from the paper") for part in paragraphs) == 1
+    (licence,) = (part for part in paragraphs if part.startswith("Licence of the released code: "))
+    assert re.match(r"[^:]*: (MIT|BSD 2-Clause|CC BY-NC|none|not known)[.,; ]", licence)
+    assert re.search(r"[Tt]his is a new implementation", licence)
+    (source,) = (part for part in paragraphs if part.startswith("References ---"))
+    paper = r"(?:arXiv|openreview):[\w.]*\w"
+    assert re.search(paper, source)
+    assert all(name in source for name in re.findall(paper, cls.needs.paper))
 
 
 @every

@@ -9,6 +9,7 @@ from fairerclip.data import save_task, simulate
 from fairerclip.study import compare as study
 from fairerclip.study import jobs
 from fairerclip.study.methods import METHODS
+from fairerclip.study.ranking_run import ranking_methods
 from fairerclip.study.workers import Failure, guarded
 
 BY_KEY = {method.key: method for method in METHODS}
@@ -59,11 +60,13 @@ def test_the_front_is_drawn(task, run, tmp_path):
 def test_methods_are_listed(task, run):
     code, out, _ = run("compare", task, "--methods", "list")
     assert code == 0
-    assert "fairerclip-target: FairerCLIP, labels; labels in training: target" in out
-    assert (
-        "tie-true: TIE, true S of test rows; labels in training: none; is given S of all rows, also of those it predicts"
-        in out
-    )
+    lines = out.splitlines()
+    assert "fairerclip-target: FairerCLIP, labels; labels in training: target" in lines
+    given = "is given S of all rows, also of those it predicts"
+    assert f"tie-true: TIE, true S of test rows; labels in training: none; {given}" in lines
+    assert "leace: LEACE, zero-shot head; labels in training: none; ranks by free queries" in lines
+    assert lines[-1].startswith("embedding: EmbeddingMitigator; ")
+    assert lines[-1].endswith("; ranks by free queries, for --rankings only")
 
 
 def test_methods_are_listed_for_machines(task, run):
@@ -73,13 +76,18 @@ def test_methods_are_listed_for_machines(task, run):
     code_without, _, err_without = run("compare", "--json")
     assert (code_without, "Missing argument 'TASK'" in err_without) == (2, True)
     listed = {method["key"]: method for method in json.loads(out)["methods"]}
-    assert list(listed) == [method.key for method in METHODS]
+    assert list(listed) == [*(method.key for method in METHODS), "embedding"]
+    ranked = [method.key for method in ranking_methods()]
+    assert [key for key, method in listed.items() if method["rankings"]] == ranked
+    assert [key for key, method in listed.items() if not method["predictions"]] == ["embedding"]
     assert listed["fairerclip-target"] == {
         "key": "fairerclip-target",
         "title": "FairerCLIP, labels",
         "labels": "target",
         "gradient": False,
         "needs": ["target_labels", "sensitive_prompts"],
+        "predictions": True,
+        "rankings": False,
     }
     assert listed["adapter"]["needs"] == ["target_labels", "class_prompts", "torch"]
 
@@ -215,7 +223,11 @@ def test_rankings_of_a_gallery_are_compared(run, tmp_path):
     assert "MaxSkew" in text
     for wrong, words in (
         (("--plot", tmp_path / "a.svg"), "--plot and --save-best are not for rankings"),
-        (("--methods", "probe"), "no method 'probe'"),
+        (
+            ("--methods", "probe"),
+            "probe does not rank by free queries; these methods do: zero-shot, orth-proj",
+        ),
+        (("--methods", "leese"), "no method 'leese'; did you mean 'leace'?"),
     ):
         code, _, err = run("compare", file, "--sensitive", "sex", *wrong)
         assert code == 2
@@ -229,6 +241,7 @@ def test_rankings_of_a_gallery_are_compared(run, tmp_path):
         (("--gradient-splits", 3), "--gradient-splits is for --splits"),
         (("--rankings", "--seeds", 2), "are not for rankings"),
         (("--rankings", "--max-steps", 5), "are not for rankings"),
+        (("--methods", "zero-shot,embedding"), "embedding ranks by free queries and predicts no class"),
     ],
 )
 def test_options_without_effect_are_refused(task, run, given, message):

@@ -381,6 +381,8 @@ def test_waterbirds_in_its_official_layout_becomes_a_task(run, tmp_path):
         assert part.y[at] == y, i
         assert next(iter(part.s.values()))[at] == place
     assert task.text_target.shape == (2, WIDTH)
+    shipped = load_prompts("waterbirds")
+    assert (task.harmful.prompts, task.helpful.prompts) == (shipped.harmful, shipped.helpful)
 
 
 def test_a_dataset_that_is_not_there_says_where_to_get_it(run, tmp_path):
@@ -476,6 +478,7 @@ def test_a_dataset_in_its_official_layout_becomes_a_task_with_the_right_groups(
     assert json.loads(out)["notes"]
     task = load_task(tmp_path / "t.npz")
     assert set(task.sensitive) == attributes
+    assert (() if task.harmful is None else task.harmful.prompts) == load_prompts(index.prompts).harmful
     row_of = {key: k for k, key in enumerate(index.ids.tolist())}
     for part, split in task.splits.items():
         for i, key in enumerate(split.ids.tolist()):

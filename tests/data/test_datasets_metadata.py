@@ -77,6 +77,36 @@ def test_text_values_and_split_names_are_taken(tmp_path):
     assert index.split.tolist() == ["train", "val", "test"]
 
 
+WILDS = [
+    "0,a.jpg,train,0,0",
+    "1,b.jpg,ID_val,1,1",
+    "2,c.jpg,val,0,1",
+    "3,d.jpg,id_test,1,0",
+    "4,e.jpg,test,1,1",
+]
+
+
+def test_split_names_map_other_names_and_leave_rows_out(tmp_path):
+    index = read(tree(tmp_path, WILDS), split_names={"id_val": "val", "val": "test", "Id_Test": None})
+    assert index.ids.tolist() == ["a.jpg", "b.jpg", "c.jpg", "e.jpg"]
+    assert index.split.tolist() == ["train", "val", "test", "test"]
+    assert (index.y.tolist(), index.sensitive["a"][0].tolist()) == ([0, 1, 0, 1], [0, 1, 1, 1])
+    assert index.notes == ("1 rows are left out by split_names.",)
+    named = {"id_val": "val", "id_test": "test"}
+    assert read(tmp_path, target=None, split_names=named).counts() == {"train": 1, "val": 2, "test": 2}
+
+
+def test_unknown_split_names_are_refused_with_a_way_to_name_them(tmp_path):
+    tree(tmp_path, WILDS)
+    words = (
+        r"row 1: split: .* got 'ID_val'; say which splits id_test, id_val are: .* --split-names id_test=val"
+    )
+    with pytest.raises(DatasetError, match=words):
+        read(tmp_path)
+    with pytest.raises(DatasetError, match="leave out all 5 rows"):
+        read(tmp_path, split_names=dict.fromkeys(("train", "val", "test", "id_val", "id_test")))
+
+
 def test_numbers_are_sorted_as_numbers(tmp_path):
     rows = [f"{i},{i}.jpg,0,{i},0" for i in range(12)]
     assert read(tree(tmp_path, rows)).class_names == tuple(str(i) for i in range(12))
@@ -144,6 +174,11 @@ def test_a_bad_list_is_refused_with_row_and_reason(tmp_path, case):
         ({"value_names": {"a": ["x", "x"]}}, "a must be different names, got x, x"),
         ({"class_names": ["x", ""]}, "class_names must be different names"),
         ({"class_names": ["x"], "target": None}, "without a target"),
+        (
+            {"split_names": {"id_val": "valid"}},
+            "split_names: expected train, val, test or None .*, got 'valid'",
+        ),
+        ({"split_names": {"id_val": "val"}, "split": None}, "split_names are given without a column"),
     ],
 )
 def test_options_that_do_not_fit_are_named(tmp_path, options, message):

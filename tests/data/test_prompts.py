@@ -16,7 +16,7 @@ DIGESTS = {  # name: (version, sha256 of the content)
     "age": (1, "a7437667a47781bde5eadaae7e71389a1fbdeb51094c911130c4a6351deffab6"),
     "background": (1, "6c8118465de159a7f6d1947f94f813821df4c32ba4205e9025871e8f4caaba47"),
     "celeba-attractive": (1, "5f22f3147ce51b21e40906ad70c4163148aef6e7ad8451fce6efed505c72b977"),
-    "celeba-blond": (2, "306126fdeddff211d835423a8791dafeb22add7ac1ca5fa61a1a922ed1aade7d"),
+    "celeba-blond": (3, "4ce4373e8618f39dbcb3088e8d69045397ff6f4c628673dc3dfa53c41062e849"),
     "celeba-blond-debias-vl": (1, "2356867966c8868b9aef487ad3229c2461fdc2160a19a0dcaeec525fcc44f7a9"),
     "celeba-cheekbones": (2, "0b96fbf644abb0347f91c8e27b3e12f921887415c90cab6d4cdd96a328004d3e"),
     "cfd": (1, "d456282fd00ffddec79d7c2c6cfc325217aaa352b5b33158c14d93fececd7668"),
@@ -27,7 +27,7 @@ DIGESTS = {  # name: (version, sha256 of the content)
     "fairface-ours": (1, "b1df08b2035be25174e841c95ccf49817927ee39aedea475b9eb2d6c1cb2cdaf"),
     "race": (1, "233d4f66f3eef54e2c14caeca3920cda8f21fd393d9c51643962c537503fa723"),
     "sex": (1, "cddc7accbffdb561219ab4f1660decd88f443ccea57e93c675bd429d1855a7fa"),
-    "waterbirds": (2, "6debdfbc813f07e305d79552c102c89c55c67ffcdef161df099bbfa9f8e3e8df"),
+    "waterbirds": (3, "7b1db15789ddc95dcf614b29796fdcde832d9542035b36dad3c2410d0df76ea6"),
     "waterbirds-debias-vl": (1, "f11a97f42839392cc4555f3ab80ba1add2030f5d61ea3fbf2b291aab4c2d1b37"),
 }
 
@@ -128,6 +128,33 @@ def test_the_default_sets_hold_the_published_sentences_of_orth_proj_and_orth_cal
         (c.class_name, c.prompt) for c in published.counterfactual
     }
     assert load_prompts("celeba-cheekbones").spurious == load_prompts("celeba-blond").spurious
+
+
+ABOUT = {  # words of the classes, and of the sensitive values
+    "waterbirds": (
+        "bird",
+        ("land", "trees", "leaves", "woods", "meadow", "water", "sea", "waves", "lake", "river"),
+    ),
+    "celeba-blond": (
+        "colour|black|brown|yellow|coal|straw|dark|honey",
+        ("woman", "man", "actor", "dress", "beard"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(ABOUT))
+def test_the_pairs_for_roboshot_are_about_the_attribute_or_about_the_class_alone(name):
+    prompts, (of_class, of_values) = load_prompts(name), ABOUT[name]
+    values = re.compile(rf"\b({'|'.join(of_values)})\b", re.IGNORECASE)
+    assert len(prompts.harmful) >= 4 <= len(prompts.helpful)
+    assert not any(re.search(of_class, text, re.IGNORECASE) for pair in prompts.harmful for text in pair)
+    assert not any(values.search(text) for pair in prompts.helpful for text in pair)
+    assert any(values.search(text) for pair in prompts.harmful for text in pair)
+    assert all(re.search(of_class, "".join(pair), re.IGNORECASE) for pair in prompts.helpful)
+    texts = [text for pair in (*prompts.harmful, *prompts.helpful) for text in pair]
+    assert len(texts) == len(set(texts))
+    assert all(text.endswith(".") for text in texts)
+    assert "are ours" in prompts.source.note
 
 
 def test_selecting_a_pair_keeps_its_two_classes():

@@ -41,7 +41,7 @@ def details_of(
     experiment : Experiment
         The task.
     labels : str
-        Labels of the training rows that were used.
+        Labels that were used, one of `fairerclip.model.details.USED_LABELS`.
     split : str or None
         Rows of the figures.
     reports : mapping from str to GroupReport

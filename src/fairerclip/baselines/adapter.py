@@ -77,6 +77,9 @@ class Adapter(Adapted):
 
     Logits are 100 times the cosine of f(x) and the class prompts, which are not trained.
 
+    Needs class prompts and labels y, and the extra ``torch`` for training by gradient. It uses no sensitive values of
+    the training rows; validation rows with both labels choose the epoch where they are given.
+
     Parameters
     ----------
     hidden : int or None
@@ -109,10 +112,16 @@ class Adapter(Adapted):
     Training needs torch; predicting does not. With validation rows the epoch with the best worst-group accuracy on
     them is kept, as published.
 
+    Differences from the paper: rows have unit length, where those of the paper are the output of the encoder;
+    "clip-adapter" is trained by the recipe of Zhang & Ré, and not by that of CoOp; a batch of one row is normalised
+    with the running statistics.
+
+    Licence of the released code: none, of both papers. This is a new implementation.
+
     References
     ----------
-    Zhang & Ré, "Contrastive adapters for foundation model group robustness", NeurIPS 2022.
-    Gao et al., "CLIP-Adapter: better vision-language models with feature adapters", 2021.
+    Zhang & Ré, "Contrastive Adapters for Foundation Model Group Robustness", NeurIPS 2022, arXiv:2207.07180.
+    Gao et al., "CLIP-Adapter: Better Vision-Language Models with Feature Adapters", 2021, arXiv:2110.04544.
     """
 
     needs: ClassVar[Needs] = Needs(

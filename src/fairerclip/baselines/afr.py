@@ -29,7 +29,8 @@ SMALLEST_LAM = 1e-12
 class AFR(L2Probe, LinearHead):
     """Linear probe, refitted close to itself on held-out rows that weigh more the less likely their label was.
 
-    Needs labels y, and with ``class_weight="group"`` sensitive values: true values, or prompts to predict them from.
+    Needs labels y, and with ``class_weight="group"`` sensitive values: true values, or prompts to predict them from. It
+    uses no class prompts and no gradient.
 
     Parameters
     ----------
@@ -64,8 +65,10 @@ class AFR(L2Probe, LinearHead):
 
     Differences from the paper: it trains a whole network on the first part; here the encoder is frozen and the first
     head is a probe. The second stage is solved to convergence and not by 100 to 500 steps, so that λ must be positive.
-    Rows are not augmented. This is a new implementation from the paper. No licence file was found in the listing of the
-    repository of the published code.
+    Rows are not augmented.
+
+    Licence of the released code: none found in the listing of its repository. This is a new implementation from the
+    paper.
 
     References
     ----------

@@ -71,8 +71,9 @@ class BendVLM(CosineHead):
     differences of prompts would contain ``t + u`` itself wherever t is nearer to one value, and projecting it out
     would remove the query. So per attribute as many leading directions of all differences are kept as the differences
     of prompts span. Row weights are the probabilities with which reference images are drawn. S may be predicted; the
-    paper uses labelled reference images. The released code has no licence; this is a new implementation from the
-    paper.
+    paper uses labelled reference images.
+
+    Licence of the released code: none. This is a new implementation from the paper.
 
     References
     ----------

@@ -49,7 +49,9 @@ class CLIPClip(CosineHead):
 
     Differences from the paper: it keeps 400 of 512 dimensions of CLIP ViT-B/32, here a share of any width; it takes
     true values of sex and the estimate of scikit-learn from nearest neighbours.
-    The licence of the released code was not checked; this is a new implementation from the paper.
+
+    Licence of the released code: none found in the listing of its repository. This is a new implementation from the
+    paper.
 
     References
     ----------

@@ -51,6 +51,9 @@ class ContrastiveAdapter(Contrasts, Adapted):
     other classes. Even epochs are cross-entropy with the frozen prompts, on rows drawn evenly over cells of class and
     predicted class.
 
+    Needs class prompts and labels y, and the extra ``torch`` for training by gradient. It uses no sensitive values of
+    the training rows, whose groups it predicts; validation rows with both labels choose the epoch where they are given.
+
     Parameters
     ----------
     hidden, temperature
@@ -98,9 +101,16 @@ class ContrastiveAdapter(Contrasts, Adapted):
     there are more rows than ``neighbours``. Memory is O(n·p + 128·n): no n×n matrix is formed.
     Training needs torch; predicting does not.
 
+    Differences from the paper: rows have unit length; the simple classifier is zero-shot by default, and
+    ``groups="kmeans"`` clusters 16 principal components into as many clusters as classes in place of UMAP and k-means;
+    neighbours are those of the anchor itself; short lists of positives are not padded; and the gradients of the anchors
+    of a step are averaged by default, not added up. `PUBLISHED` has the complete recipes of both data sets.
+
+    Licence of the released code: none. This is a new implementation.
+
     References
     ----------
-    Zhang & Ré, "Contrastive adapters for foundation model group robustness", NeurIPS 2022.
+    Zhang & Ré, "Contrastive Adapters for Foundation Model Group Robustness", NeurIPS 2022, arXiv:2207.07180.
     """
 
     added = {**Adapted.added, "anchor_reduction": "mean"}  # noqa: RUF012

@@ -56,16 +56,18 @@ class DeAR(Recipe, CosineHead):
     crossed. If S has one value, the classifier knows nothing to hide, and φ(x) = x. With validation rows the epoch with
     the best worst-group accuracy on them is kept, otherwise the last one.
 
-    Details of the losses of the paper are known from its abstract and introduction only. As far as these tell, it
-    differs: it adds the negative cross-entropy of the classifier, which has no lower bound, and
-    the entropy for some attributes; here the divergence from uniform probabilities, which is zero at best, has the
-    place of both. Its classifier is a network with a head for every attribute, and learns from true labels of
-    FairFace. Here it is linear with a large weight decay, because a small change of x misleads a network or an
-    unpenalised classifier and leaves S in other directions: on validation rows of FairFace the mean MaxSkew of free
-    queries fell from 0.19 to 0.09, and with a network of 128 units to 0.12. The classifier sees φ(x) at unit length,
-    as cosines do. Step sizes and weights are ours, for unit rows, with the optimiser of the other methods by
-    gradient. A patent on the method was granted (US 12430898). We know of no released code; this is a new
-    implementation.
+    Details of the losses of the paper are known from its abstract and introduction only.
+
+    Differences from the paper, as far as these tell: it adds the negative cross-entropy of the classifier, which has no
+    lower bound, and the entropy for some attributes; here the divergence from uniform probabilities, which is zero at
+    best, has the place of both. Its classifier is a network with a head for every attribute, and learns from true
+    labels of FairFace. Here it is linear with a large weight decay, because a small change of x misleads a network or
+    an unpenalised classifier and leaves S in other directions: on validation rows of FairFace the mean MaxSkew of free
+    queries fell from 0.19 to 0.09, and with a network of 128 units to 0.12. The classifier sees φ(x) at unit length, as
+    cosines do. Step sizes and weights are ours, for unit rows, with the optimiser of the other methods by gradient.
+
+    Licence of the released code: not known; we know of no released code. This is a new implementation. A patent on the
+    method was granted (US 12430898).
 
     References
     ----------

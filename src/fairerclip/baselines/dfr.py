@@ -65,7 +65,8 @@ class DFR(LinearHead):
 
     Needs validation rows with class and sensitive labels: it learns from them (``variant="validation"``) or chooses C
     on them (``variant="train"``). The latter also needs sensitive values of the training rows: true values, or
-    prompts to predict them from. The labels y of training rows give the classes.
+    prompts to predict them from. The labels y of training rows give the classes. "subsample" and "upsample" need class
+    prompts, labels y, and the extra ``torch`` for training by gradient.
 
     Parameters
     ----------
@@ -100,11 +101,14 @@ class DFR(LinearHead):
 
     Notes
     -----
-    A group is a cell of class and sensitive value that has rows. Differences from the published code: validation
-    rows are halved within each group, so that a small group is in both halves; fits for the choice of C have as many
-    iterations as the refits (published: 20 for "train"); more than two classes are fitted one against the rest, as in
-    liblinear. As published, columns are standardised by the training rows, and liblinear's penalty includes the
-    intercept.
+    A group is a cell of class and sensitive value that has rows. As published, columns are standardised by the training
+    rows, and liblinear's penalty includes the intercept.
+
+    Differences from the paper and its code: validation rows are halved within each group, so that a small group is in
+    both halves; fits for the choice of C have as many iterations as the refits (published: 20 for "train"); more than
+    two classes are fitted one against the rest, as in liblinear.
+
+    Licence of the released code: BSD 2-Clause. This is a new implementation.
 
     References
     ----------

@@ -20,7 +20,8 @@ NO_ERRORS = "the first probe gets every training row right, so no row weighs mor
 class JTT(L2Probe, LinearHead):
     """Linear probe in which the training rows that a first, strongly penalised probe gets wrong weigh more.
 
-    Needs labels y, and with ``class_weight="group"`` sensitive values: true values, or prompts to predict them from.
+    Needs labels y, and with ``class_weight="group"`` sensitive values: true values, or prompts to predict them from. It
+    uses no class prompts and no gradient.
 
     Parameters
     ----------
@@ -49,8 +50,10 @@ class JTT(L2Probe, LinearHead):
     Differences from the paper: it trains a whole network twice by gradient descent, and stops the first training
     early to keep errors. Here the encoder is frozen, both probes are fitted to convergence, and the penalty
     ``first_C`` takes the place of the early stop. A probe with a weak penalty may have no errors on its training
-    rows; JTT is then the plain probe. This is a new implementation from the paper. No licence file was found in the
-    listing of the repository of the published code.
+    rows; JTT is then the plain probe.
+
+    Licence of the released code: none found in the listing of its repository. This is a new implementation from the
+    paper.
 
     References
     ----------

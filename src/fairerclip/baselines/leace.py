@@ -39,7 +39,7 @@ class LEACE(L2Probe):
     """Zero-shot classifier or linear probe on embeddings after least-squares concept erasure.
 
     Needs sensitive values: true values, or prompts to predict them from. The zero-shot head needs class prompts and no
-    labels; the probe needs labels y and no prompts.
+    labels; the probe needs labels y and no class prompts. Neither uses a gradient.
 
     Parameters
     ----------
@@ -74,7 +74,10 @@ class LEACE(L2Probe):
     normalising r(x) again, which would change no prediction but make scores nonlinear in r(x). The guarantee holds
     for training rows and linear functions: a nonlinear classifier may still predict S.
 
-    The published code accumulates moments in a stream; here they are computed at once. O(n·p² + p³) time.
+    Differences from the paper and its code: moments are computed at once and not in a stream; every direction above
+    rounding error is erased, where the code drops small ones; and sensitive values may be predicted. O(n·p² + p³) time.
+
+    Licence of the released code: MIT. This is a new implementation.
 
     References
     ----------

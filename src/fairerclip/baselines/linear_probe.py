@@ -22,7 +22,9 @@ class LinearProbe(L2Probe, LinearHead):
     """Logistic regression on embeddings, with an L2 penalty.
 
     Needs labels y. With ``class_weight="group"`` it also needs sensitive values: true values, or prompts to predict
-    them from. This is the simplest mitigation to compare with, and often a strong one.
+    them from; with ``solver="sgd"`` the extra ``torch`` for training by gradient. It uses no class prompts.
+
+    With ``class_weight="group"`` it is the simplest mitigation to compare with, and often a strong one.
 
     Parameters
     ----------
@@ -62,8 +64,13 @@ class LinearProbe(L2Probe, LinearHead):
 
     Notes
     -----
-    Kumar et al. stop after 200 steps; here the iteration runs to convergence. Row weights always sum to n, so C has
-    the same meaning for every ``class_weight``.
+    Row weights always sum to n, so C has the same meaning for every ``class_weight``.
+
+    Differences from the paper: Kumar et al. stop after 200 steps and use no weights; here the iteration runs to
+    convergence, and classes or groups may be balanced. With "sgd", unit rows are multiplied by 10 in training, because
+    the published step size is for rows that are not normalised.
+
+    Licence of the released code: none, of both papers. This is a new implementation.
 
     References
     ----------

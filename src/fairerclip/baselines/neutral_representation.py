@@ -23,8 +23,10 @@ class NeutralRepresentation(CosineHead):
     """Zero-shot classifier on image embeddings under a matrix that makes them equally similar to all sensitive values.
 
     This is FairCLIP of Wang, Zhang & Sang (2022) in embedding space, not the method of the same name for medical
-    images (2024). Needs class prompts and sensitive values of the images: true values, or prompts to predict them
-    from. It uses no labels and no gradient, does not change prompts, and ranks by any query.
+    images (2024).
+
+    Needs class prompts and sensitive values of the images: true values, or prompts to predict them from. It uses no
+    labels and no gradient, does not change prompts, and ranks by any query.
 
     Parameters
     ----------
@@ -57,10 +59,13 @@ class NeutralRepresentation(CosineHead):
     has: the prototypes are prompts "a photo of a {value}" behind word vectors that are learned by
     gradient with labels of target and sensitive attributes (Attribute Prototype Learning), and the square
     re-representation matrix is learned by gradient under separate constraints for target and bias attributes
-    (Representation Neutralization). Differences: there are no word vectors in embedding space, so prompts and mean
+    (Representation Neutralization).
+
+    Differences from the paper, as far as these tell: there are no word vectors in embedding space, so prompts and mean
     images together are the prototypes; both constraints are squared losses, which have a closed form; the class
     prompts are the target attributes, and no labels are used. Weights are ours, since a squared loss has other units.
-    We know of no released code; this is a new implementation.
+
+    Licence of the released code: not known; we know of no released code. This is a new implementation.
 
     References
     ----------

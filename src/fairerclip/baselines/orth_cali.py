@@ -24,7 +24,8 @@ class OrthCali(CosineHead):
     """Zero-shot classifier with class prompts under a projection that is calibrated on pairs of prompts.
 
     Needs class prompts, sentences to project out as in `OrthProj`, and pairs of sentences: as published, all pairs
-    within a class of ``counterfactual_text``. It uses no labels, learns nothing from images and does not change them.
+    within a class of ``counterfactual_text``. It uses no labels, no sensitive values of images and no gradient, learns
+    nothing from images and does not change them.
 
     Parameters
     ----------
@@ -52,8 +53,12 @@ class OrthCali(CosineHead):
     -----
     The minimiser over P of ``‖P − P₀‖² + (λ/m)·Σ ‖P zᵢ − P zⱼ‖²`` is ``P = P₀ (I + (λ/m)·Σ ddᵀ)⁻¹`` with
     ``d = zᵢ − zⱼ``. The inverse is computed in the span of the d, which has at most min(m, p) dimensions (Woodbury
-    identity): O(m·p·min(m, p)) time instead of p³. P₀ is that of `OrthProj`, which is exact and not randomised as in
-    the published code.
+    identity): O(m·p·min(m, p)) time instead of p³.
+
+    Differences from the paper and its code: P₀ is that of `OrthProj`, which is exact and not randomised; and pairs are
+    composed where there are no sentences.
+
+    Licence of the released code: MIT. This is a new implementation.
 
     References
     ----------

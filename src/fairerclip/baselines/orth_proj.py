@@ -18,8 +18,8 @@ class OrthProj(CosineHead):
     """Zero-shot classifier with class prompts projected onto the orthogonal complement of the sensitive prompts.
 
     Needs class prompts, and either sentences about the sensitive attributes (``spurious_text``), as published, or
-    prompts of the sensitive values (``sensitive_text``) in their place. It uses no labels, learns nothing from images
-    and does not change them.
+    prompts of the sensitive values (``sensitive_text``) in their place. It uses no labels, no sensitive values of
+    images and no gradient, learns nothing from images and does not change them.
 
     Attributes
     ----------
@@ -33,9 +33,13 @@ class OrthProj(CosineHead):
     Notes
     -----
     ``P₀ = I − VᵀV``, where the rows of V are an orthonormal basis of these sentences, normalised and not centred. So
-    the part that they share, such as "a photo of", is removed as well. The published code takes V from a randomised
-    singular value decomposition with as many components as prompts; here it is exact, and linearly dependent prompts
-    add no direction. If a class has several prompts, their mean is projected.
+    the part that they share, such as "a photo of", is removed as well. If a class has several prompts, their mean is
+    projected.
+
+    Differences from the paper and its code: V is from a randomised singular value decomposition there, with as many
+    components as prompts; here it is exact, and linearly dependent prompts add no direction.
+
+    Licence of the released code: MIT. This is a new implementation.
 
     References
     ----------

@@ -28,9 +28,11 @@ BLOCK = 1 << 22
 class PerceptionCLIP(Baseline):
     """Zero-shot classifier with a sentence for every class in every context, weighted by the inferred context.
 
-    Contexts are the sensitive values, and with several attributes their combinations. Needs class prompts, and prompts
-    of the sensitive values (``sensitive_text``) or sentences that name class and value (``counterfactual_text``). It
-    uses no labels, learns nothing from images and does not change them.
+    Contexts are the sensitive values, and with several attributes their combinations.
+
+    Needs class prompts, and prompts of the sensitive values (``sensitive_text``) or sentences that name class and value
+    (``counterfactual_text``). It uses no labels, no sensitive values of images and no gradient, learns nothing from
+    images and does not change them.
 
     Parameters
     ----------
@@ -66,9 +68,12 @@ class PerceptionCLIP(Baseline):
     The k-th sentences of all classes in ``counterfactual_text`` must be about the same context, and every class must
     have as many; the order is not checked, since sentences do not tell their context. Then ``t_z`` is the normalised
     mean of the sentences of a context. Without them, sentences are composed: ``t_yz = n(n(t_y) + n(u_z))``, where u_z
-    is the prompt of a value or the normalised sum of those of a combination, and ``t_z = n(u_z)``. The paper writes
-    sentences, and several of them for a context. This is a new implementation; the released code was read for facts,
-    and nothing of it was copied. No licence file was found in the listing of its repository. O(n·p·c·z) time.
+    is the prompt of a value or the normalised sum of those of a combination, and ``t_z = n(u_z)``. O(n·p·c·z) time.
+
+    Differences from the paper: it writes sentences, and several of them for a context; here they may be composed.
+
+    Licence of the released code: not known; no licence file was found in the listing of its repository, which another
+    list names as MIT. This is a new implementation; the code was read for facts, and nothing of it was copied.
 
     References
     ----------

@@ -28,7 +28,7 @@ NO_ERRORS = (
 class PPA(LinearHead):
     """Linear probe over pseudo-groups with their prior corrected, aggregated to classes.
 
-    Needs labels y and class prompts; no sensitive values.
+    Needs labels y and class prompts. It uses no sensitive values and no gradient.
 
     Parameters
     ----------
@@ -69,9 +69,13 @@ class PPA(LinearHead):
     What is known of the paper is a public summary of it: the projection off the class texts, a biased probe,
     pseudo-groups, the adjustment of the logits by the group prior, and the aggregation to classes. The rest is our
     reading of it and was not compared with the paper or its code: free intercepts, probes that are fitted to
-    convergence, C, and how τ is chosen. Two choices are deliberate. A converged probe may get all its training rows
-    right, so its predictions are out of fold here. The mean has the place of a sum over groups; it predicts the same
-    where every class has both groups, and it stays fair to a class that has one.
+    convergence, C, and how τ is chosen.
+
+    Differences from the paper, as far as the summary tells: two choices are deliberate. A converged probe may get all
+    its training rows right, so its predictions are out of fold here. The mean has the place of a sum over groups; it
+    predicts the same where every class has both groups, and it stays fair to a class that has one.
+
+    Licence of the released code: not known. This is a new implementation.
 
     References
     ----------

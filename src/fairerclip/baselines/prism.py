@@ -43,7 +43,8 @@ class PRISM(CosineHead):
 
     Needs class prompts, and prompts of the sensitive values (``sensitive_text``). Where they are given, sentences about
     the sensitive attributes (``spurious_text``) are projected off in their place, and pairs are made of sentences that
-    name class and value (``counterfactual_text``). It uses no labels and learns nothing from images.
+    name class and value (``counterfactual_text``). It uses no labels and no sensitive values of images, learns nothing
+    from images, and computes its gradient without torch.
 
     Parameters
     ----------
@@ -79,11 +80,12 @@ class PRISM(CosineHead):
     PRISM-mini predicts the classes that `OrthProj` predicts: its map P is a projection, ``P x · P t = x · P t``, and
     the norm of P x is the same for all classes. Rankings of images differ by that norm.
 
-    The paper trains on sentences that a language model writes, in batches. Here there are few pairs, so that every step
-    uses all of them, up to 500 of each kind. The step size of 0.1 is for entries of W, which are about 1/√p at a random
-    start; a comparison tries smaller ones. This is a new implementation; the released code, whose README says MIT, was
-    read for facts (sizes of batches, the start), and nothing of it was copied. It needs no torch: O(steps·k·p²) time
-    for k sentences.
+    Differences from the paper: it trains on sentences that a language model writes, in batches. Here there are few
+    pairs, so that every step uses all of them, up to 500 of each kind. The step size of 0.1 is for entries of W, which
+    are about 1/√p at a random start; a comparison tries smaller ones. O(steps·k·p²) time for k sentences.
+
+    Licence of the released code: MIT, by its README. This is a new implementation; the code was read for facts (sizes
+    of batches, the start), and nothing of it was copied.
 
     References
     ----------

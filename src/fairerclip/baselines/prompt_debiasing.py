@@ -59,14 +59,16 @@ class PromptDebiasing(Recipe, CosineHead):
     multiply both losses. If S has one value, nothing is to be hidden. Prompts that are far from all class prompts are
     changed as well, and less reliably.
 
-    Details of the losses of the paper are known from its abstract and introduction only. As far as these tell, it
-    differs: it prepends two learned tokens to every query, which needs the text encoder. In
-    embedding space the addition is affine: an offset alone is common to all prompts, so it would cancel in every
-    comparison of classes; the part of low rank lets it depend on the prompt, as tokens do. It learns from true labels
-    of FairFace, from queries about people, and by the contrastive loss of pairs of images and captions; here the
-    queries are the class prompts, and images are paired with the classes that unchanged prompts predict. The
-    adversary's loss is raised up to that of a guess without any image, and not without bound. The released code (MIT
-    licence) has no training; this is a new implementation.
+    Details of the losses of the paper are known from its abstract and introduction only.
+
+    Differences from the paper, as far as these tell: it prepends two learned tokens to every query, which needs the
+    text encoder. In embedding space the addition is affine: an offset alone is common to all prompts, so it would
+    cancel in every comparison of classes; the part of low rank lets it depend on the prompt, as tokens do. It learns
+    from true labels of FairFace, from queries about people, and by the contrastive loss of pairs of images and
+    captions; here the queries are the class prompts, and images are paired with the classes that unchanged prompts
+    predict. The adversary's loss is raised up to that of a guess without any image, and not without bound.
+
+    Licence of the released code: MIT. It has no training; this is a new implementation.
 
     References
     ----------

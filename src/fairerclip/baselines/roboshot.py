@@ -21,8 +21,8 @@ class RoboShot(CosineHead):
     """Zero-shot classifier of images that lose harmful directions and gain in helpful ones.
 
     Needs class prompts, and pairs of sentences (``text_pairs``) as published, or prompts of the sensitive values
-    (``sensitive_text``) in their place. It uses no labels and learns nothing from images. It maps images alone, so that
-    any query can be ranked.
+    (``sensitive_text``) in their place. It uses no labels, no sensitive values of images and no gradient, and learns
+    nothing from images. It maps images alone, so that any query can be ranked.
 
     Parameters
     ----------
@@ -46,13 +46,16 @@ class RoboShot(CosineHead):
     choice of the bases.
 
     Pairs are given as ``text_pairs={"harmful": (m, 2, p), "helpful": (m, 2, p)}``; a kind that is absent is left out.
+    The prompt sets "waterbirds" and "celeba-blond" of the package have pairs in our own words.
     Without ``text_pairs``, the prompts of each two values of an attribute are harmful pairs, and those of each two
     classes are helpful pairs. Boosting the differences of classes doubles all differences of class scores, up to the
     length of the row, and changes no prediction; it has an effect on rankings.
 
-    The paper takes pairs from a language model and bases from a QR decomposition, in which linearly dependent
-    differences give arbitrary directions; here they add none. Its adaptation to unlabelled images is not part of this.
-    The released code has no licence; this is a new implementation from the paper. O(n·p·(r + h)) time.
+    Differences from the paper: it takes pairs from a language model and bases from a QR decomposition, in which
+    linearly dependent differences give arbitrary directions; here they add none. Its adaptation to unlabelled images is
+    not part of this. O(n·p·(r + h)) time.
+
+    Licence of the released code: none. This is a new implementation from the paper.
 
     References
     ----------

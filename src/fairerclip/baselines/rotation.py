@@ -18,8 +18,9 @@ from fairerclip.errors import PromptError
 class Rotation(CosineHead):
     """Zero-shot classifier whose images and prompts are rotated out of the span of differences of sensitive prompts.
 
-    Needs class prompts and prompts of the sensitive values (``sensitive_text``). It uses no labels, learns nothing from
-    images, and maps both images and prompts in closed form, so that any query can be ranked.
+    Needs class prompts and prompts of the sensitive values (``sensitive_text``). It uses no labels, no sensitive values
+    of images and no gradient, learns nothing from images, and maps both images and prompts in closed form, so that any
+    query can be ranked.
 
     Parameters
     ----------
@@ -49,10 +50,11 @@ class Rotation(CosineHead):
     A row in the complement of A (a = 0) does not change. A row inside of A (b = 0), for which the published formula is
     not defined, does not change either: there is no direction to rotate it to.
 
-    The paper treats several attributes by prompts for every combination of values. Here there are prompts of values
-    only, and A is the sum of the spans of the attributes; it is what the differences of the sums ``p_g + p_h`` span.
-    The prompts of a value are those given, and not written by a language model. The released code allows no commercial
-    use; this is a new implementation from the paper. O(n·p·r) time.
+    Differences from the paper: it treats several attributes by prompts for every combination of values. Here there are
+    prompts of values only, and A is the sum of the spans of the attributes; it is what the differences of the sums
+    ``p_g + p_h`` span. The prompts of a value are those given, and not written by a language model. O(n·p·r) time.
+
+    Licence of the released code: CC BY-NC, which allows no commercial use. This is a new implementation from the paper.
 
     References
     ----------

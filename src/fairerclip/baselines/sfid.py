@@ -61,8 +61,9 @@ class SFID(CosineHead):
     dimensions, with their mean over the prompts of classes and sensitive values. Other choices would be worse. The
     mean of the images is far from prompts, because of the gap between the modalities; prompts left unchanged would
     have a share of their length in dimensions in which all images are equal; and a forest of a few prompts learns
-    nothing. 50 of 512 dimensions are a share of any width here. The released code is under the MIT licence; this is a
-    new implementation from the paper.
+    nothing. 50 of 512 dimensions are a share of any width here.
+
+    Licence of the released code: MIT. This is a new implementation from the paper.
 
     References
     ----------

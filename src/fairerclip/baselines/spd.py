@@ -69,9 +69,12 @@ class SPD(CosineHead):
     differs by at most 0.001 if prompts are not filled; the mean of the images in prompts would raise all cosines.
 
     What is known: the paper fits classifiers one after the other as INLP does, keeps five directions, and fills in the
-    mean of low confidence. Its penalty, how it treats prompts, and how it shares directions between several values or
-    attributes were not found, so these are ours. The README of the released code was read, and not its code or licence;
-    this is a new implementation. O(r·(n·p² + p³)) time.
+    mean of low confidence. O(r·(n·p² + p³)) time.
+
+    Differences from the paper: its penalty, how it treats prompts, and how it shares directions between several values
+    or attributes were not found, so these are ours.
+
+    Licence of the released code: not known. Its README was read, and not the code; this is a new implementation.
 
     References
     ----------

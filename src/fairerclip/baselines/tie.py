@@ -65,8 +65,11 @@ class TIE(CosineHead):
     moves nothing. An attribute with one value in all training rows moves nothing; `fit` warns. `score` and the commands
     are those of TIE*, since they are not given S.
 
-    Scores are cosines, whose norm ``‖x'‖`` changes rankings and no predicted class. The released code has no licence;
-    this is a new implementation from the paper. O(n·p·v) time.
+    Scores are cosines, whose norm ``‖x'‖`` changes rankings and no predicted class. O(n·p·v) time.
+
+    Differences from the paper: several attributes, which it has not, are translated one by one.
+
+    Licence of the released code: none. This is a new implementation from the paper.
 
     References
     ----------

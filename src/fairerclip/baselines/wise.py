@@ -23,7 +23,8 @@ CONSTANT_HEAD = 1e-12
 class WiSE(L2Probe):
     """Linear head whose weights are interpolated between zero-shot and a linear probe, as in WiSE-FT.
 
-    Needs class prompts and labels y, and with ``class_weight="group"`` sensitive values: true values or prompts.
+    Needs class prompts and labels y, and with ``class_weight="group"`` sensitive values: true values, or prompts to
+    predict them from. It uses no gradient.
 
     Parameters
     ----------
@@ -43,13 +44,26 @@ class WiSE(L2Probe):
     -----
     Both heads act on unit rows. A constant added to all classes changes no prediction, so each head is centred over
     classes. Then it is divided by the standard deviation of its scores over training rows and classes, so that α
-    interpolates between heads of equal scale. WiSE-FT interpolates a whole encoder between its weights before and
-    after fine-tuning, where both heads have CLIP's logit scale; here the encoder is frozen, the probe is trained from
-    zero, and its scale depends on C.
+    interpolates between heads of equal scale.
+
+    Differences from the paper: WiSE-FT interpolates a whole encoder between its weights before and after fine-tuning,
+    where both heads have CLIP's logit scale; here the encoder is frozen, the probe is trained from zero, and its scale
+    depends on C.
+
+    Licence of the released code: MIT. This is a new implementation.
 
     References
     ----------
     Wortsman et al., "Robust fine-tuning of zero-shot models", 2022, arXiv:2109.01903.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.array([[1.0, 0.2], [0.9, -0.1], [0.1, 1.0], [-0.2, 0.8]])
+    >>> text = {"cat": [1.0, 0.0], "dog": [0.0, 1.0]}
+    >>> model = WiSE(alpha=0.3).fit(X, ["cat", "cat", "dog", "dog"], text=text)
+    >>> model.predict([[0.5, 0.1]]).tolist(), len(model.scales_)
+    (['cat'], 2)
     """
 
     needs = Needs("target", True, False, False, "Wortsman et al. 2022, arXiv:2109.01903")

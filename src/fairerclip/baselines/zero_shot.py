@@ -9,8 +9,8 @@ from fairerclip.baselines.training_data import Needs, Training
 class ZeroShot(CosineHead):
     """Unchanged CLIP: predict the class whose prompts have the largest cosine with the image.
 
-    Needs class prompts. It uses no labels and no sensitive values and mitigates nothing; all other methods are compared
-    with it.
+    Needs class prompts. It uses no labels, no sensitive values and no gradient, and mitigates nothing; all other
+    methods are compared with it.
 
     Attributes
     ----------
@@ -21,6 +21,10 @@ class ZeroShot(CosineHead):
     -----
     With one prompt per class it equals the zero-shot method in the tables of FairerCLIP; several prompts are averaged,
     as in Radford et al.
+
+    Differences from the paper: the factor of the cosines is left out, which changes no prediction.
+
+    Licence of the released code: MIT. This is a new implementation.
 
     References
     ----------

@@ -281,17 +281,25 @@ def _check_outputs(
 
 
 def _list(json: bool) -> None:
-    """Print the methods."""
+    """Print the methods, and which of them are compared by predictions and which by rankings."""
     from fairerclip.cli import show
     from fairerclip.study.methods import METHODS
+    from fairerclip.study.ranking_run import ranking_methods
 
+    predicting = {method.key for method in METHODS}
+    ranking = {method.key: method for method in ranking_methods()}
+    methods = [*METHODS, *(method for key, method in ranking.items() if key not in predicting)]
     if json:
         names = ("key", "title", "labels", "gradient", "needs")
-        show.print_json({"methods": [{name: getattr(m, name) for name in names} for m in METHODS]})
+        kinds = [{"predictions": m.key in predicting, "rankings": m.key in ranking} for m in methods]
+        listed = [{name: getattr(method, name) for name in names} for method in methods]
+        show.print_json({"methods": [{**about, **kind} for about, kind in zip(listed, kinds, strict=True)]})
         return
-    for method in METHODS:
+    for method in methods:
         given = "; is given S of all rows, also of those it predicts" if method.needs_known_rows else ""
-        show.say(f"{method.key}: {method.title}; labels in training: {method.fit_labels}{given}")
+        ranks = "; ranks by free queries" if method.key in ranking else ""
+        only = "" if method.key in predicting else ", for --rankings only"
+        show.say(f"{method.key}: {method.title}; labels in training: {method.fit_labels}{given}{ranks}{only}")
 
 
 def _check(results: Comparison, named: Sequence[str] | None) -> None:

@@ -73,10 +73,12 @@ LabelPrompts = Annotated[
 TargetColumn = Annotated[
     str | None, typer.Option("--target", help="Column of the target; none for a gallery.")
 ]
+EmbeddingShares = Annotated[
+    str, typer.Option("--shares", help="Shares of train, val and test of a random split.")
+]
 SplitColumn = Annotated[
     str | None, typer.Option("--split", help="Column of splits. Default: a random split by --shares.")
 ]
-Shares = Annotated[str, typer.Option(help="Shares of train, val and test of a random split.")]
 PromptEmbeddings = Annotated[
     Path | None,
     typer.Option("--text", help="Prompt embeddings (.npy …), one row per distinct prompt of the set."),
@@ -186,7 +188,7 @@ def embeddings(
     by_position: ByPosition = False,
     target: TargetColumn = None,
     split_column: SplitColumn = None,
-    shares: Shares = "0.5,0.1,0.4",
+    shares: EmbeddingShares = dataset_options.SHARES,
     model: options.Model = None,
     weights: options.Weights = None,
     preprocessing: options.Preprocessing = None,
@@ -207,7 +209,7 @@ def embeddings(
 
     _check_output(output, overwrite)
     attributes = _attributes(sensitive, target, split_column)
-    drawn = _shares(shares)
+    drawn = dataset_options.split_shares(shares)
     if split_column is None:
         check_shares(drawn, seed)
     if model is not None and text is not None:
@@ -268,17 +270,6 @@ def _attributes(sensitive: str, target: str | None, split_column: str | None) ->
     if {target, split_column} & set(attributes) or (target is not None and target == split_column):
         raise ParameterError("--target, --sensitive and --split must name different columns")
     return attributes
-
-
-def _shares(text: str) -> tuple[float, float, float]:
-    """Parse the value of --shares."""
-    from fairerclip.errors import ParameterError
-
-    try:
-        train, val, test = (float(v) for v in text.split(","))
-    except ValueError:
-        raise ParameterError(f"--shares expects three numbers, e.g. 0.5,0.1,0.4; got {text!r}") from None
-    return train, val, test
 
 
 def _check_output(output: Path, overwrite: bool) -> None:

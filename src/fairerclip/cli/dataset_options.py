@@ -18,6 +18,15 @@ Sensitive = Annotated[str, typer.Option(help="Sensitive attributes, comma-separa
 SplitSeed = Annotated[
     int, typer.Option("--seed", callback=options.in_range, help="Seed of the random split.")
 ]
+SHARES = "0.5,0.1,0.4"
+"""Shares of train, val and test of a random split, unless others are given."""
+SplitShares = Annotated[
+    str | None,
+    typer.Option(
+        "--shares",
+        help=f"Shares of train, val and test of the random split, such as 0,0,1 for test alone. Default: {SHARES}.",
+    ),
+]
 FaceAttributes = Annotated[
     str, typer.Option("--sensitive", help="Any of sex, race and age, comma-separated.")
 ]
@@ -33,6 +42,14 @@ ImageFolder = Annotated[
 PathColumn = Annotated[str, typer.Option("--filename", help="Column of image paths.")]
 ListSplit = Annotated[
     str | None, typer.Option("--split", help="Column of splits; 'none' for a random split by --seed.")
+]
+SplitNames = Annotated[
+    str | None,
+    typer.Option(
+        "--split-names",
+        help="Split of values of the column of splits that have other names, comma-separated, such as "
+        "id_val=val,id_test=none; 'none' leaves rows out.",
+    ),
 ]
 ListTarget = Annotated[str, typer.Option("--target", help="Column of the target; 'none' for a gallery.")]
 ListSensitive = Annotated[
@@ -65,19 +82,23 @@ def fairface(margin: options.Margin = None) -> dict[str, Any]:
     return {"margin": margin}
 
 
-def cfd(seed: SplitSeed = 0) -> dict[str, Any]:
+def cfd(shares: SplitShares = None, seed: SplitSeed = 0) -> dict[str, Any]:
     """Chicago Face Database: neutral faces, attractiveness above its mean by sex; split at random."""
-    return {"seed": seed}
+    return _random_split(shares, seed)
 
 
-def utkface(sensitive: FaceAttributes = "sex,race,age", seed: SplitSeed = 0) -> dict[str, Any]:
+def utkface(
+    sensitive: FaceAttributes = "sex,race,age", shares: SplitShares = None, seed: SplitSeed = 0
+) -> dict[str, Any]:
     """UTKFace: sex, race and age from file names; no target, so prompts are queries; split at random."""
-    return {"sensitive": _names_of(sensitive), "seed": seed}
+    return {"sensitive": _names_of(sensitive), **_random_split(shares, seed)}
 
 
-def facet(sensitive: Perceived = "gender,age,skin_tone", seed: SplitSeed = 0) -> dict[str, Any]:
+def facet(
+    sensitive: Perceived = "gender,age,skin_tone", shares: SplitShares = None, seed: SplitSeed = 0
+) -> dict[str, Any]:
     """FACET: occupations by perceived gender, age and skin tone, of images with one person; split at random."""
-    return {"sensitive": _names_of(sensitive), "seed": seed}
+    return {"sensitive": _names_of(sensitive), **_random_split(shares, seed)}
 
 
 def metadata(
@@ -89,20 +110,67 @@ def metadata(
     sensitive: ListSensitive = "a",
     classes: ClassNames = None,
     values: ValueNames = None,
+    split_names: SplitNames = None,
+    shares: SplitShares = None,
     seed: SplitSeed = 0,
 ) -> dict[str, Any]:
     """Any list of images in CSV with splits, classes and sensitive values, as of WILDS or SubpopBench."""
+    from fairerclip.errors import ParameterError
+
+    drawn = split == "none"
+    if shares is not None and not drawn:
+        raise ParameterError("--shares is for a random split: give --split none too, or leave it out")
+    if split_names is not None and drawn:
+        raise ParameterError("--split-names is for a column of splits: leave it out, or --split none")
     return {
         "file": file,
         "images": "" if images is None else images,
         "filename": filename,
-        "split": None if split == "none" else split,
+        "split": None if drawn else split,
         "target": None if target == "none" else target,
         "sensitive": _attribute_columns(sensitive),
         "class_names": options.split_names(classes),
         "value_names": _value_names(values or []),
-        "seed": seed,
+        "split_names": None if split_names is None else _split_names(split_names),
+        **_random_split(shares, seed),
     }
+
+
+def split_shares(text: str) -> tuple[float, float, float]:
+    """Parse the value of --shares."""
+    from fairerclip.errors import ParameterError
+
+    try:
+        train, val, test = (float(v) for v in text.split(","))
+    except ValueError:
+        raise ParameterError(f"--shares expects three numbers, e.g. {SHARES}; got {text!r:.80}") from None
+    return train, val, test
+
+
+def _random_split(shares: str | None, seed: int) -> dict[str, Any]:
+    """Return the arguments of a random split; without shares a reader has its own."""
+    from fairerclip.data.stratified_split import check_shares
+
+    if shares is None:
+        return {"seed": seed}
+    drawn = split_shares(shares)
+    check_shares(drawn, seed)
+    return {"shares": drawn, "seed": seed}
+
+
+def _split_names(text: str) -> dict[str, str | None]:
+    """Parse the value of --split-names: VALUE=SPLIT, comma-separated; the split 'none' leaves rows out."""
+    from fairerclip.errors import ParameterError
+
+    found: dict[str, str | None] = {}
+    for part in _names_of(text):
+        value, equals, name = (piece.strip() for piece in part.partition("="))
+        if not (equals and value and name) or value in found:
+            raise ParameterError(
+                f"--split-names expects VALUE=train, val, test or none, each value once; got {text!r:.80}"
+            )
+        found[value] = None if name == "none" else name
+    return found
 
 
 def _names_of(text: str) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from fairerclip.errors import ModelFileError, ParameterError, ProvenanceError
 
 MAX_ENTRIES = 10_000
 """Most entries of one list of a model's details."""
+USED_LABELS = ("none", "target", "all", "validation")
+"""Labels that a model may have been fitted with."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ class ModelDetails:
     simulated : bool
         Whether the embeddings of the task are random.
     labels : str or None
-        Labels of the training rows that were used: "none", "target" or "all".
+        Labels of the training rows that were used: "none", "target" or "all"; or "validation" for a method that learns
+        from the labels of the validation rows.
     prompts : mapping from class to list of str
         Sentences of each class.
     sensitive : mapping from attribute to list of str
@@ -120,7 +123,7 @@ class ModelDetails:
         valid = {
             "task": self.task is None or isinstance(self.task, str),
             "simulated": isinstance(self.simulated, bool),
-            "labels": self.labels in (None, "none", "target", "all"),
+            "labels": self.labels in (None, *USED_LABELS),
             **{name: _lists(getattr(self, name)) for name in ("prompts", "sensitive", "sensitive_prompts")},
             "groups": _all(self.groups, GroupCount),
             "provenance": self.provenance is None or isinstance(self.provenance, Provenance),

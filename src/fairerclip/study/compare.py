@@ -36,7 +36,7 @@ from fairerclip.study.comparison import (
 from fairerclip.study.comparison_answer import answer_of
 from fairerclip.study.jobs import Answer, Job, run_jobs
 from fairerclip.study.method import Method
-from fairerclip.study.methods import CANDIDATES, MAX_STEPS, SEARCH, chosen_methods
+from fairerclip.study.methods import CANDIDATES, EMBEDDING, MAX_STEPS, SEARCH, chosen_methods
 from fairerclip.study.paired_methods import PairedMethods
 from fairerclip.study.run_method import run_method, run_split
 from fairerclip.study.split_figures import PairedSplits, overlap_ratio, split_means
@@ -176,7 +176,12 @@ def _settings(options: CompareOptions) -> ComparisonSettings:
 
 
 def _check(experiment: Experiment, options: CompareOptions) -> None:
-    """Raise for options out of range, and for a task without rows to compare methods on."""
+    """Raise for a method that predicts nothing, options out of range, and a task without rows to compare methods on."""
+    if EMBEDDING in (options.methods or ()):
+        raise ParameterError(
+            f"{EMBEDDING} ranks by free queries and predicts no class: compare rankings (--rankings, or "
+            "compare_rankings), or leave it out"
+        )
     check_range("seeds", options.seeds)
     check_range("max_steps", options.max_steps)
     if options.splits is not None:

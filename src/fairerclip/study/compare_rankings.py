@@ -22,14 +22,14 @@ from fairerclip.auditing.validation import refusing
 from fairerclip.baselines.gradient.recipes import TRAINING
 from fairerclip.data import Task
 from fairerclip.embedding.strength_path import mean_over_queries
-from fairerclip.errors import LabelError, ShapeError
+from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
 from fairerclip.study.compare import GRADIENT_SPLITS, runs_by_method
 from fairerclip.study.comparison import FailedRun, PairedChange, SeedMean, StudySoftware
 from fairerclip.study.fit_mitigator import FLOOR, queries_of, ranked_split
 from fairerclip.study.jobs import Job
 from fairerclip.study.method import Method
-from fairerclip.study.methods import EMBEDDING, MAX_STEPS, chosen_methods
+from fairerclip.study.methods import ALIASES, EMBEDDING, MAX_STEPS, METHODS, chosen_methods
 from fairerclip.study.ranking_comparison import (
     RankedAttribute,
     RankedTask,
@@ -118,7 +118,7 @@ def compare_rankings(
     """
     options = options or RankingOptions()
     _check(experiment, options, unrelated)
-    methods = chosen_methods(options.methods, ranking_methods())
+    methods = _chosen(options.methods)
     runs = _run(experiment, methods, options, unrelated, work, progress)
     rows = _rows(experiment, methods, runs, options)
     names, text = queries_of(experiment)
@@ -143,6 +143,19 @@ def compare_rankings(
         rows=rows,
         made=StudySoftware.now(),
     )
+
+
+def _chosen(keys: Sequence[str] | None) -> list[Method]:
+    """Return the methods of a comparison; raise for a method that does not rank, with those that do."""
+    ranked = ranking_methods()
+    others = {method.key for method in METHODS} - {method.key for method in ranked}
+    for key in keys or ():
+        if ALIASES.get(key, key) in others:
+            raise ParameterError(
+                f"{key} does not rank by free queries; these methods do: "
+                f"{', '.join(method.key for method in ranked)}"
+            )
+    return chosen_methods(keys, ranked)
 
 
 def _check(experiment: Experiment, options: RankingOptions, unrelated: Task | None) -> None:

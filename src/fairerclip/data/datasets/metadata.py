@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
 from fairerclip.data.datasets import common
@@ -15,6 +17,8 @@ from fairerclip.errors import DatasetError, ParameterError
 
 NAME = "metadata"
 PATTERN = "metadata*.csv"
+LEFT_OUT = ""
+"""Split of rows that are left out."""
 MOST_VALUES = 1000
 """Most different values of a column."""
 ORIGIN = Origin(
@@ -41,6 +45,7 @@ def read(
     sensitive: Named = "a",
     class_names: Sequence[str] | None = None,
     value_names: Mapping[str, Sequence[str]] | None = None,
+    split_names: Mapping[str, str | None] | None = None,
     shares: tuple[float, float, float] = common.SHARES,
     seed: int = 0,
     check_images: bool = False,
@@ -58,7 +63,7 @@ def read(
     filename : str
         Column of image paths.
     split : str or None
-        Column with 0, 1, 2 or train, val, test; None for a random split.
+        Column with 0, 1, 2 or train, val, test, or with the values of ``split_names``; None for a random split.
     target : str or None
         Column of classes; None for a gallery.
     sensitive : str, sequence of str, or mapping from attribute to column
@@ -68,6 +73,9 @@ def read(
         column, sorted.
     value_names : mapping from attribute to sequence of str, optional
         The same for sensitive attributes.
+    split_names : mapping from value to "train", "val", "test" or None, optional
+        Split of values of the column of splits that have other names, such as ``{"id_val": "val", "id_test": None}``;
+        rows of a value with None are left out. Case does not matter.
     shares : tuple of three floats
         Shares of train, val and test of a random split.
     seed : int
@@ -90,6 +98,7 @@ def read(
     attributes, named = _attributes(sensitive), dict(value_names or {})
     columns = [name for name in (filename, target, *attributes.values(), split) if name is not None]
     _check(columns, attributes, named, target, class_names)
+    known = _known_splits(split, split_names)
     home = common.as_folder(root, ORIGIN)
     path = _list_file(home, file)
     table = common.read_columns(path, columns)
@@ -102,7 +111,9 @@ def read(
     if check_images:
         common.check_images(place, ids, path.name)
     if split is not None:
-        return DatasetIndex(path.stem, place, ids, _splits(table[split], path, split), y, classes, values)
+        splits = _splits(table[split], known, path, split)
+        index = DatasetIndex(path.stem, place, ids, splits, y, classes, values)
+        return _without(index, splits == LEFT_OUT)
     drawn = common.seeded_split(table[filename], shares, seed)
     notes = (common.split_note(shares, seed, "no column of splits was named"),)
     return DatasetIndex(path.stem, place, ids, drawn, y, classes, values, notes=notes)
@@ -181,8 +192,46 @@ def _coded(
     return common.coded(values, codes, file, column), tuple(names)
 
 
-def _splits(values: Sequence[str], file: Path, column: str) -> Strings:
+def _known_splits(split: str | None, given: Mapping[str, str | None] | None) -> dict[str, str]:
+    """Return the split of each value of the column, with `LEFT_OUT` for rows to leave out."""
     known = {**common.SPLIT_NAMES, **{name: name for name in common.SPLITS}}
-    codes = {value: common.SPLITS.index(name) for value, name in known.items()}
-    numbers = common.coded([value.lower() for value in values], codes, file, column)
-    return np.array(common.SPLITS, dtype=np.str_)[numbers]
+    if given is None:
+        return known
+    if split is None:
+        raise ParameterError("split_names are given without a column of splits")
+    wrong = [name for name in given.values() if name is not None and name not in common.SPLITS]
+    if wrong:
+        raise ParameterError(
+            f"split_names: expected {', '.join(common.SPLITS)} or None (none on the command line), got {wrong[0]!r:.80}"
+        )
+    return known | {value.lower(): LEFT_OUT if name is None else name for value, name in given.items()}
+
+
+def _splits(values: Sequence[str], known: Mapping[str, str], file: Path, column: str) -> Strings:
+    lower = [value.lower() for value in values]
+    unknown = sorted(set(lower) - set(known))
+    if unknown:
+        row = next(row for row, value in enumerate(lower) if value not in known)
+        raise DatasetError(
+            f"{file}, row {row}: {column}: expected one of {', '.join(known)}, got {values[row]!r:.80}; say which "
+            f"splits {common.shown(unknown)} are: split_names={{{unknown[0]!r:.80}: 'val'}}, or on the command line "
+            f"--split-names {unknown[0]:.80}=val (None and none leave rows out)"
+        )
+    return np.array([known[value] for value in lower], dtype=np.str_)
+
+
+def _without(index: DatasetIndex, left_out: NDArray[np.bool_]) -> DatasetIndex:
+    """Return an index without some rows, and with a note on them."""
+    if not left_out.any():
+        return index
+    kept = ~left_out
+    if not kept.any():
+        raise DatasetError(f"{index.name}: split_names leave out all {len(kept)} rows")
+    return replace(
+        index,
+        ids=index.ids[kept],
+        split=index.split[kept],
+        y=None if index.y is None else index.y[kept],
+        sensitive={name: (codes[kept], names) for name, (codes, names) in index.sensitive.items()},
+        notes=(*index.notes, f"{int(left_out.sum())} rows are left out by split_names."),
+    )
