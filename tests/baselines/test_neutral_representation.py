@@ -5,10 +5,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from fairerclip.baselines import NeutralRepresentation, ZeroShot
+from fairerclip.baselines import NeutralRepresentation, ZeroShot, load_baseline
+from fairerclip.baselines.learned_prefix import PENALTY, TEMPERATURE, learned_prefix, reading_loss
 from fairerclip.baselines.neutral_representation import group_means, neutralised
 from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.errors import ConstantSensitiveWarning, ParameterError
+from fairerclip.errors import ConstantSensitiveWarning, ParameterError, PromptError
 from fairerclip.metrics import max_skew
 
 
@@ -125,3 +126,92 @@ def test_a_large_strength_loses_no_digits(strength):
     # For λ → ∞ the inner products with B vanish as 1/λ.
     assert_allclose((np.eye(20) - right @ left) @ B.T, 0, atol=10 / strength + 1e-13)
     assert_allclose(right @ left, np.linalg.multi_dot([right @ left] * 2), atol=10 / strength + 1e-12)
+
+
+def shifted(seed, n_values, p=32):
+    """Training and other rows with their values, and prompts that are moved towards one value and the mean row."""
+    rng = np.random.default_rng(seed)
+    true = unit_rows(rng.normal(size=(n_values, p)))
+    s, mean = rng.integers(n_values, size=600), rng.normal(size=p) / 4
+    X = unit_rows(0.6 * true[s] + mean + 0.15 * rng.normal(size=(600, p)))
+    prompts = unit_rows(true + 0.6 * true[0] + 0.5 * mean + 0.1 * rng.normal(size=p))
+    return (X[:300], s[:300]), (X[300:], s[300:]), prompts, true
+
+
+def read(X, s, prompts):
+    return np.mean((X @ unit_rows(prompts).T).argmax(axis=1) == s)
+
+
+@pytest.mark.parametrize("n_values", [2, 4])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_prompts_with_a_learned_prefix_read_values_at_least_as_well(seed, n_values):
+    train, other, prompts, _ = shifted(seed, n_values)
+    ones = np.ones(300)
+    prefix = learned_prefix(*train, prompts, ones)
+    assert prefix.before == pytest.approx(read(*train, prompts))
+    assert prefix.after == pytest.approx(read(*train, prompts + prefix.offset))
+    assert prefix.after > max(prefix.before, 0.97)
+    before, after = read(*other, prompts), read(*other, prompts + prefix.offset)
+    # Of other rows it reads more where many were read wrongly; where nearly none were, a few may be lost.
+    assert after > (before if before < 0.95 else before - 0.02)
+    arguments = (*train, prompts, ones)
+    assert reading_loss(prefix.offset, *arguments)[0] < 0.9 * reading_loss(np.zeros(32), *arguments)[0]
+    assert np.abs(reading_loss(prefix.offset, *arguments)[1]).max() < 1e-2
+    heavy = np.where(np.arange(300) < 200, 2.0, 0.0)
+    part = learned_prefix(train[0][:200], train[1][:200], prompts, np.ones(200))
+    assert_allclose(learned_prefix(*train, prompts, heavy).offset, part.offset, atol=1e-5)
+
+
+def test_the_loss_of_a_prefix_is_that_of_its_definition_with_its_gradient():
+    (X, s), _, prompts, _ = shifted(3, 3, p=7)
+    rng = np.random.default_rng(0)
+    weight, u = rng.uniform(0.1, 1, size=300), 0.2 * rng.normal(size=7)
+    arguments = (X, s, prompts, weight)
+    loss, gradient = reading_loss(u, *arguments)
+    total = 0.0
+    for x, value, w in zip(X, s, weight, strict=True):
+        logits = [TEMPERATURE * x @ (p + u) / np.linalg.norm(p + u) for p in prompts]
+        total += w * (max(logits) + np.log(np.sum(np.exp(logits - np.max(logits)))) - logits[value])
+    assert loss == pytest.approx(total / weight.sum() + PENALTY * u @ u, rel=1e-12)
+    steps = 1e-6 * np.eye(7)
+    differences = [
+        (reading_loss(u + step, *arguments)[0] - reading_loss(u - step, *arguments)[0]) / 2e-6
+        for step in steps
+    ]
+    assert_allclose(gradient, differences, rtol=1e-6, atol=1e-8)
+
+
+def test_a_learned_prefix_changes_prototypes_of_prompts_alone_and_is_saved(tmp_path):
+    (X, s), _, prompts, true = shifted(0, 2)
+    text = np.random.default_rng(1).normal(size=(2, 32))
+    given = {"text": text, "sensitive_features": s, "sensitive_text": prompts}
+    plain, learned = (
+        NeutralRepresentation(prompt_share=1, prefix=p).fit(X, **given) for p in ("none", "learned")
+    )
+    (record,) = learned.diagnostics_["prefix"]
+    assert record["read"] > record["read_before"]
+    assert record["length"] > 0
+    assert "prefix" not in plain.diagnostics_
+    axis = unit_rows(true[1:] - true[:1])[0]
+    left = [np.abs(m.transform(X) @ axis).mean() for m in (plain, learned)]
+    assert left[1] < left[0]  # the direction that is removed is nearer to the true one
+    images = [NeutralRepresentation(prompt_share=0, prefix=p).fit(X, **given) for p in ("none", "learned")]
+    assert_allclose(images[0].transform(X), images[1].transform(X), atol=1e-12)
+    back = load_baseline(learned.save(tmp_path / "m"))
+    assert back.prefix == "learned"
+    assert np.array_equal(back.scores(X), learned.scores(X))
+    # Values that are read from the prompts agree with them before anything is learned.
+    of_prompts = NeutralRepresentation(prefix="learned").fit(X, text=text, sensitive_text=prompts)
+    assert of_prompts.diagnostics_["prefix"][0]["read_before"] == 1
+    with pytest.raises(PromptError, match='give sensitive_text, or prefix="none"'):
+        NeutralRepresentation(prefix="learned").fit(X, text=text, sensitive_features=s)
+    with pytest.raises(ParameterError, match="prefix must be one of 'none', 'learned'"):
+        NeutralRepresentation(prefix="fixed").fit(X, **given)
+    with pytest.warns(ConstantSensitiveWarning):
+        constant = NeutralRepresentation(prefix="learned").fit(
+            X,
+            text=text,
+            sensitive_features={"a": s, "b": np.zeros(300, int)},
+            sensitive_text={"a": prompts, "b": text},
+        )
+    assert constant.diagnostics_["prefix"][1] is None

@@ -62,6 +62,10 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
     shapes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     added: ClassVar[Mapping[str, Any]] = {}
     """Parameters that files of versions 1 and 2 lack, with the values that these versions used."""
+    later: ClassVar[Mapping[str, Any]] = {}
+    """Parameters that files may lack, of version 7 too, with the values that earlier code used."""
+    only_with: ClassVar[Mapping[str, Mapping[str, tuple[str, ...]]]] = {}
+    """Parameter → arrays, with their shapes, that a model has besides ``fitted`` if the parameter is not zero."""
     takes_sentences: ClassVar[bool] = False
     """Whether ``spurious_text`` is accepted in place of sensitive values."""
     takes_named: ClassVar[bool] = False
@@ -120,16 +124,15 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         sources += [text_pairs] if "text_pairs" in self.sentences else []
         sources += [counterfactual_text] if self.takes_named else []
         self._require(y, text, sensitive_features, sources, validation)
-        learns = self.requirements.labels != "none"
-        given = (sensitive_features, sensitive_text)
+        text, sensitive_text, words = self._read(text, sensitive_text)
+        learns, given = self.requirements.labels != "none", (sensitive_features, sensitive_text)
         # Candidates of a choice are fitted on the same rows, which are checked and resolved once for all of them.
         inputs = (X, y, text, given, sample_weight, classes, missing_label, learns)
         prepared = kept_answer(training_data, inputs)
         if prepared is None:  # called from here, so that its warnings name the line that called `fit`
             prepared = keep_answer(training_data, inputs, training_data(*inputs))
         found, data = prepared
-        self.classes_ = found.copy()
-        self.offsets_ = np.zeros(len(found))
+        self.classes_, self.offsets_ = found.copy(), np.zeros(len(found))
         self._learn(
             replace(
                 data,
@@ -138,9 +141,14 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
                 spurious=unit_sentences(spurious_text, X.shape[1], "spurious_text"),
                 counterfactual=self._counterfactual(counterfactual_text),
                 pairs=text_pairs_of(text_pairs, X.shape[1]),
+                words=words,
             )
         )
         return self
+
+    def _read(self, text: Any, sensitive_text: Any) -> tuple[Any, Any, list[list[str]] | None]:
+        """Return class and sensitive prompts as embeddings, and the sentences of each class if it embeds them."""
+        return text, sensitive_text, None
 
     def _require(
         self, y: Any, text: Any, sensitive_features: Any, sensitive: Iterable[Any], validation: Any

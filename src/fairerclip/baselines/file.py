@@ -18,6 +18,7 @@ from fairerclip.baselines.baseline import Baseline
 from fairerclip.errors import ModelFileError
 from fairerclip.model import archive
 from fairerclip.model.contents import (
+    OF_THE_RUN,
     TENSORS,
     Contents,
     Tensors,
@@ -64,7 +65,8 @@ def contents(model: Baseline) -> Contents:
         raise ModelFileError(f"{name} is none of the baselines that can be saved: {', '.join(BASELINES)}")
     check_is_fitted(model, model.fitted)
     parameters, arrays = _parameters(model)
-    for attribute in model.fitted:
+    extra = [name for names in model.only_with.values() for name in names if hasattr(model, name)]
+    for attribute in (*model.fitted, *extra):
         arrays[attribute] = np.ascontiguousarray(getattr(model, attribute))
     state = {"normalize": model.normalize_, "offsets": model.offsets_.tolist(), **model._state()}
     return Contents.of(model, name, parameters, state, arrays)
@@ -77,7 +79,8 @@ def _parameters(model: Baseline) -> tuple[dict[str, Any], Tensors]:
     """Return the parameters for JSON, and those that are arrays, which JSON names as {"array": name}."""
     plain: dict[str, Any] = {}
     arrays: Tensors = {}
-    for name, value in model.get_params(deep=False).items():
+    given = model.get_params(deep=False)
+    for name, value in ((name, given[name]) for name in given if name not in OF_THE_RUN):
         label = f"parameter {name}"
         if callable(value) or (name == "random_state" and not isinstance(value, (int, np.integer))):
             plain[name] = None  # neither a callback nor a generator's state is part of the model
@@ -114,8 +117,16 @@ def _given(value: Any, arrays: Tensors) -> Any:
 def check_names(path: Path, saved: Contents, names: Collection[str]) -> None:
     """Raise for missing or unknown tensors."""
     given = [value.get("array") for value in saved.parameters.values() if isinstance(value, dict)]
-    needed = {*class_of(saved.kind).fitted, *(str(name) for name in given if name is not None)}
+    needed = {*_shapes(class_of(saved.kind), saved), *(str(name) for name in given if name is not None)}
     compare_names(path, names, needed)
+
+
+def _shapes(kind: type[Baseline], saved: Contents) -> dict[str, tuple[str, ...]]:
+    """Return the names and expected shapes of the fitted arrays of a model with these parameters."""
+    shapes = dict(kind.shapes)
+    for parameter, arrays in kind.only_with.items():
+        shapes |= arrays if saved.parameters.get(parameter) else {}
+    return shapes
 
 
 def build(cls: type[B], path: Path, saved: Contents) -> B:
@@ -131,10 +142,11 @@ def build(cls: type[B], path: Path, saved: Contents) -> B:
         },
     )
     given = {parameter: _given(value, arrays) for parameter, value in saved.parameters.items()}
-    model = make(path, cls, given)
+    model = make(path, cls, {**cls.later, **given})
     model.classes_, model.n_features_in_ = class_array(saved.classes), saved.n_features_in
     model.normalize_ = state["normalize"]
-    _check_shapes(path, arrays, cls, {"p": model.n_features_in_, "c": len(model.classes_)})
+    sizes = {"p": model.n_features_in_, "c": len(model.classes_)}
+    _check_shapes(path, arrays, _shapes(cls, saved), sizes)
     model.offsets_ = check_offsets(state["offsets"], len(model.classes_))
     for attribute, array in arrays.items():
         setattr(model, attribute, array if array.ndim else array.item())
@@ -147,8 +159,10 @@ def build(cls: type[B], path: Path, saved: Contents) -> B:
     return model
 
 
-def _check_shapes(path: Path, arrays: Tensors, kind: Any, sizes: dict[str, int]) -> None:
-    for name, letters in kind.shapes.items():
+def _check_shapes(
+    path: Path, arrays: Tensors, shapes: Mapping[str, tuple[str, ...]], sizes: dict[str, int]
+) -> None:
+    for name, letters in shapes.items():
         shape = arrays[name].shape
         fits = len(shape) == len(letters) and all(
             sizes.setdefault(letter, size) == size for letter, size in zip(letters, shape, strict=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
-from fairerclip._util.checks import LARGEST, check_within
+from fairerclip._util.checks import LARGEST, check_choice, check_within
 from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.heads import (
     CosineHead,
@@ -15,8 +16,12 @@ from fairerclip.baselines.heads import (
     sensitive_codes,
     sensitive_values,
 )
+from fairerclip.baselines.learned_prefix import learned_prefix
 from fairerclip.baselines.training_data import Needs, Training
 from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.errors import PromptError
+
+PREFIXES = ("none", "learned")
 
 
 class NeutralRepresentation(CosineHead):
@@ -37,6 +42,9 @@ class NeutralRepresentation(CosineHead):
         the images of each value. Without prompts of the values it counts as 0.
     keep : float, default=1.0
         Weight μ of unchanged similarities with the class prompts.
+    prefix : {"none", "learned"}, default="none"
+        "learned" adds one vector to the prompts of all values of an attribute, learned so that the nearest prompt of a
+        training row is that of its value; it needs ``sensitive_text``.
 
     Attributes
     ----------
@@ -45,7 +53,9 @@ class NeutralRepresentation(CosineHead):
     text_ : array of shape (c, p)
         One unit vector per class.
     diagnostics_ : dict
-        prompt_directions and image_directions (numbers of differences of prototypes), and a note.
+        prompt_directions and image_directions (numbers of differences of prototypes), and a note; with a learned
+        prefix also ``prefix``: for each attribute, in the order of ``sensitive_text``, the length of the vector, and
+        the share of rows that the prompts read as their value before and after; None for an attribute with one value.
 
     Notes
     -----
@@ -55,14 +65,23 @@ class NeutralRepresentation(CosineHead):
     whatever the rows are, so they count through their means alone. The inverse is computed in the span of d and t
     (Woodbury identity). For λ → ∞ and μ = 0, R is the orthogonal projection off the d. O(n·p) time for the means.
 
+    A learned prefix u minimises the cross-entropy of ``softmax(100·x·n(pᵥ + u))`` with the values of the rows, plus
+    ``0.1‖u‖²``, over the prompts pᵥ of the values; prototypes are then ``n(pᵥ + u)``. It is learned from the values
+    that the method is given. Values that were read from the prompts themselves agree with them already, so that u
+    makes them surer and not better. A common vector cancels in comparisons of the prompts except through their
+    lengths; it corrects prompts that read one value too often, and little else. It is dropped if it reads fewer
+    training rows as their value; of other rows a few may be lost where the prompts read nearly all of them rightly.
+
     Details of the losses of the paper are known from its abstract and introduction only. As far as these tell, it
     has: the prototypes are prompts "a photo of a {value}" behind word vectors that are learned by
     gradient with labels of target and sensitive attributes (Attribute Prototype Learning), and the square
     re-representation matrix is learned by gradient under separate constraints for target and bias attributes
     (Representation Neutralization).
 
-    Differences from the paper, as far as these tell: there are no word vectors in embedding space, so prompts and mean
-    images together are the prototypes; both constraints are squared losses, which have a closed form; the class
+    Differences from the paper, as far as these tell: the word vectors would need the text encoder. Prompts and mean
+    images together are the prototypes; a learned prefix is one vector in embedding space, the same for all prompts of
+    an attribute, where word vectors change each prompt in another way, and it is learned from sensitive values alone.
+    Both constraints are squared losses, which have a closed form; the class
     prompts are the target attributes, and no labels are used. Weights are ours, since a squared loss has other units.
 
     Licence of the released code: not known; we know of no released code. This is a new implementation.
@@ -85,12 +104,16 @@ class NeutralRepresentation(CosineHead):
     needs = Needs("none", True, True, False, "Wang, Zhang & Sang 2022, arXiv:2210.14562")
     changes_embeddings = free_queries = True
     fitted: ClassVar[tuple[str, ...]] = ("text_", "right_", "left_")
+    later: ClassVar[Mapping[str, Any]] = {"prefix": "none"}
     shapes = {"text_": ("c", "p"), "right_": ("p", "k"), "left_": ("k", "p")}  # noqa: RUF012
 
-    def __init__(self, strength: float = 100.0, *, prompt_share: float = 0.5, keep: float = 1.0) -> None:
+    def __init__(
+        self, strength: float = 100.0, *, prompt_share: float = 0.5, keep: float = 1.0, prefix: str = "none"
+    ) -> None:
         self.strength = strength
         self.prompt_share = prompt_share
         self.keep = keep
+        self.prefix = prefix
 
     @property
     def title(self) -> str:
@@ -101,8 +124,12 @@ class NeutralRepresentation(CosineHead):
         check_within("strength", self.strength, 0.0, LARGEST)
         check_within("prompt_share", self.prompt_share, 0.0, 1.0)
         check_within("keep", self.keep, 0.0, LARGEST)
+        check_choice("prefix", self.prefix, PREFIXES)
         self.text_ = class_prompts(data, "NeutralRepresentation")
         values = sensitive_values(data) if data.sensitive_prompts else []
+        record: dict[str, Any] = {}
+        if self.prefix == "learned":
+            values, record["prefix"] = with_prefixes(data, values)
         prompts = [differences(part) for part in values]
         images = differences(group_means(data.X, sensitive_codes(data), data.weight))
         share = float(self.prompt_share) if prompts else 0.0
@@ -115,10 +142,34 @@ class NeutralRepresentation(CosineHead):
             "prompt_directions": n_prompts,
             "image_directions": len(images),
             "note": f"{n_prompts} differences of prompts and {len(images)} of mean images are neutralised",
+            **record,
         }
 
     def _embed(self, rows: F64) -> F64:
         return np.asarray(rows - rows @ self.right_ @ self.left_)
+
+
+def with_prefixes(data: Training, values: list[F64]) -> tuple[list[F64], list[dict[str, float] | None]]:
+    """Return the prompts (v, p) of each attribute with its learned prefix, at unit length, and a record of each.
+
+    The prompts of an attribute with a single value in all rows stay as they are, and its record is None.
+    """
+    if not values:
+        raise PromptError(
+            'prefix="learned" moves the prompts of the sensitive values: give sensitive_text, or prefix="none"'
+        )
+    moved: list[F64] = []
+    records: list[dict[str, float] | None] = []
+    for codes, prompts in zip(data.value_codes, values, strict=True):
+        if codes is None:
+            moved.append(prompts)
+            records.append(None)
+            continue
+        prefix = learned_prefix(data.X, codes, prompts, data.weight)
+        moved.append(unit_rows(prompts + prefix.offset))
+        length = float(np.linalg.norm(prefix.offset))
+        records.append({"length": length, "read_before": prefix.before, "read": prefix.after})
+    return moved, records
 
 
 def group_means(X: F64, s: Ints, weight: F64) -> F64:

@@ -84,6 +84,8 @@ class Training:
         For some classes, unit embeddings of sentences that name the class with a sensitive value.
     pairs : mapping from "harmful" or "helpful" to array of shape (m, 2, p), or None
         Unit embeddings of pairs of sentences.
+    words : list of c lists of str, or None
+        Sentences of each class, for a method that embeds them itself.
     value_codes : tuple of int arrays of shape (n,), or None
         For each attribute of ``sensitive_prompts``, the places of the rows' values among its prompts, true or predicted
         zero-shot; None for an attribute that has one value in all rows.
@@ -106,6 +108,7 @@ class Training:
     spurious: F64 | None = None
     counterfactual: Mapping[int, F64] | None = None
     pairs: Mapping[str, F64] | None = None
+    words: list[list[str]] | None = None
     value_codes: tuple[Ints | None, ...] = ()
     value_names: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -66,8 +66,12 @@ class Towers(Protocol):
 class Tokenizer(Protocol):
     """Conversion of prompts to token ids."""
 
-    def ids(self, prompts: Sequence[str]) -> np.ndarray:
-        """Return token ids (m, context) int64; raise if a prompt is too long for the model."""
+    @property
+    def start(self) -> int:
+        """Number of ids before the words of a prompt: 1 for a start token, else 0."""
+
+    def ids(self, prompts: Sequence[str], *, room: int = 0) -> np.ndarray:
+        """Return token ids (m, context) int64, the last ``room`` of them padding; raise if a prompt is too long."""
 
 
 @dataclass(frozen=True)
@@ -75,10 +79,14 @@ class ClipEncoder:
     """An `Encoder` made of two towers, a tokenizer and a preprocessing."""
 
     name: str
-    towers: Towers
-    tokenizer: Tokenizer
-    preprocessing: Preprocessing
+    towers: Towers = field(repr=False)
+    tokenizer: Tokenizer = field(repr=False)
+    preprocessing: Preprocessing = field(repr=False)
     provenance: Provenance
+
+    def __sklearn_clone__(self) -> Self:
+        """Return the encoder itself for the clone of a model that has it: it is large and never changed."""
+        return self
 
     @property
     def width(self) -> int:

@@ -58,12 +58,17 @@ class SimpleTokens:
 
     tokenizer: Any
 
-    def ids(self, prompts: Sequence[str]) -> np.ndarray:
-        """Return token ids (m, context) int64; raise if a prompt is too long for the model."""
+    @property
+    def start(self) -> int:
+        """Number of ids before the words: it has a start token."""
+        return 1
+
+    def ids(self, prompts: Sequence[str], *, room: int = 0) -> np.ndarray:
+        """Return token ids (m, context) int64, the last ``room`` of them padding; raise if a prompt is too long."""
         known = dict(self.tokenizer.cache)
         try:
             lengths = (len(self.tokenizer.encode(prompt)) + 2 for prompt in prompts)
-            check_prompts(prompts, lengths, self.tokenizer.context_length)
+            check_prompts(prompts, lengths, self.tokenizer.context_length - room)
             rows: np.ndarray = self.tokenizer(prompts).numpy()
         finally:
             self.tokenizer.cache = known  # it would keep every word for ever

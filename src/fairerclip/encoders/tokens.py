@@ -59,14 +59,19 @@ class Tokens:
     zeroed_id: int | None = None
     clean: Callable[[str], str] | None = None
 
-    def ids(self, prompts: Sequence[str]) -> np.ndarray:
-        """Return token ids (m, context) int64; raise if a prompt is too long for the model."""
+    @property
+    def start(self) -> int:
+        """Number of ids before the words of a prompt: 1 for a start token, else 0."""
+        return int(self.tokenizer.encode("a").special_tokens_mask[0])
+
+    def ids(self, prompts: Sequence[str], *, room: int = 0) -> np.ndarray:
+        """Return token ids (m, context) int64, the last ``room`` of them padding; raise if a prompt is too long."""
         texts = list(prompts) if self.clean is None else [self.clean(prompt) for prompt in prompts]
         try:
             rows = [encoding.ids for encoding in self.tokenizer.encode_batch(texts)]
         except BaseException as error:  # noqa: BLE001 - a panic in Rust is not an Exception
             _reraise(error, "the tokenizer cannot read these prompts")
-        check_prompts(prompts, [len(row) for row in rows], self.context)
+        check_prompts(prompts, [len(row) for row in rows], self.context - room)
         out = np.full((len(rows), self.context), self.pad_id, np.int64)
         for target, row in zip(out, rows, strict=True):
             target[: len(row)] = row

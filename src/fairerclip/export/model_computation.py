@@ -81,7 +81,7 @@ def parts_of(model: Any) -> tuple[str, ...]:
         has = {
             "classifier": True,
             "image": model.changes_embeddings,
-            "text": model.changes_prompts and not isinstance(model, BendVLM),
+            "text": model.changes_prompts and not isinstance(model, BendVLM) and not _has_tokens(model),
         }
         return tuple(part for part in PARTS if has[part])
     best = " (give its best_estimator_)" if hasattr(model, "best_estimator_") else ""
@@ -131,9 +131,15 @@ def _why_not(model: Any, part: str, parts: Sequence[str]) -> str:
         )
     elif part == "text" and isinstance(model, BendVLM):
         reason += ": it compares every prompt with reference images; `transform_text` maps prompts"
+    elif part == "text" and _has_tokens(model):
+        reason += ": its tokens go through the text encoder; `transform_text` embeds sentences with them"
     elif part == "image":
         reason += ": it classifies the embeddings as they are"
     return f"{reason}. Export {' or '.join(parts)}"
+
+
+def _has_tokens(model: Any) -> bool:
+    return isinstance(model, PromptDebiasing) and model.has_tokens
 
 
 # FairerCLIP -----------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ FORMAT = "fairerclip"
 """Value of ``format`` in a manifest."""
 TENSORS, MANIFEST, CARD = "model.safetensors", "fairerclip.json", "README.md"
 """Files of the folder of a saved model."""
-OF_THE_RUN = ("memory_budget",)
-"""Parameters about the machine that a model was fitted on: files do not have them."""
+OF_THE_RUN = ("encoder", "memory_budget")
+"""Parameters about what is on the machine of a fit: files do not have them."""
 Manifest = dict[str, Any]
 Tensors = dict[str, NDArray[Any]]
 M = TypeVar("M")

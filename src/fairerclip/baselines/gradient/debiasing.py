@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ from torch.nn import functional
 
 from fairerclip._util.types import F64
 from fairerclip.baselines.gradient.loop import Epoch, Run, chunks, one_thread
-from fairerclip.baselines.gradient.nets import CosineNet, Tensor, array, parameter, uniform
+from fairerclip.baselines.gradient.nets import CosineNet, Tensor, array, floats, parameter, uniform
 from fairerclip.baselines.gradient.recipes import Recipe, shuffled
 from fairerclip.baselines.prompt_debiasing import moved
 from fairerclip.baselines.training_data import Training
+from fairerclip.encoders.prompt_tokens import TokenTower
+from fairerclip.inputs.prompts import prototypes
 
 Rows = NDArray[np.integer[Any]]
 ADVERSARY_STEPS = 5
@@ -87,7 +90,19 @@ def residual_epoch(run: Run, classifier: AttributeNet, strength: float, order: R
     return run.minimise(order, losses)
 
 
-class PromptNet(CosineNet):
+class PromptsNet(CosineNet):
+    """Network whose logits (n, c) are cosines of images as they are with changed prompts, times a temperature."""
+
+    def prompts(self) -> Tensor:
+        """Return the changed prompts (c, p) at unit length."""
+        raise NotImplementedError
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Return the logits (n, c)."""
+        return self.temperature * functional.normalize(X, dim=1) @ self.prompts().T
+
+
+class PromptNet(PromptsNet):
     """Prompts ``t + offset + left·(right·t)``, normalised, compared with images as they are."""
 
     def __init__(self, text: F64, temperature: float, rank: int, seed: int) -> None:
@@ -103,10 +118,6 @@ class PromptNet(CosineNet):
         change = functional.linear(functional.linear(self.text, self.right), self.left)
         return functional.normalize(self.text + self.offset + change, dim=1)
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Return the logits (n, c)."""
-        return self.temperature * functional.normalize(X, dim=1) @ self.prompts().T
-
     def fitted(self) -> dict[str, F64]:
         """Return the change and the class prompts after it."""
         offset, left, right = array(self.offset), array(self.left), array(self.right)
@@ -115,16 +126,59 @@ class PromptNet(CosineNet):
         return {"offset_": offset, "left_": left, "right_": right, "text_": text / lengths}
 
 
+class TokenNet(PromptsNet):
+    """Class prompts whose sentences have learned word vectors in front, compared with images as they are.
+
+    The text tower is no part of the network: its weights are neither trained nor copied.
+    """
+
+    def __init__(
+        self, text: F64, temperature: float, tower: TokenTower, words: list[list[str]], n_tokens: int
+    ) -> None:
+        super().__init__(text, temperature)
+        self.tower, self.words = tower, words
+        self.ids = tower.ids([sentence for group in words for sentence in group], n_tokens)
+        owner = np.repeat(np.arange(len(words)), [len(group) for group in words])
+        shares = (owner == np.arange(len(words))[:, None]) / np.bincount(owner)[:, None]
+        self.register_buffer("shares", floats(shares), persistent=False)  # (c, m)
+        self.tokens = parameter(tower.fillers(n_tokens))
+
+    def prompts(self) -> Tensor:
+        """Return the class prompts (c, p) with tokens at unit length: the mean of the unit rows of their sentences."""
+        rows = self.tower.rows(self.ids, self.tokens).to(self.tokens.device)
+        return functional.normalize(self.shares @ functional.normalize(rows, dim=1), dim=1)
+
+    def unchanged(self, X: Tensor) -> Tensor:
+        """Return the logits (n, c) of the prompts without tokens."""
+        return self.temperature * functional.normalize(X, dim=1) @ self.text.T
+
+    def fitted(self) -> dict[str, F64]:
+        """Return the tokens and the class prompts with them."""
+        tokens = array(self.tokens)
+        groups = [self.tower.embed(group, tokens) for group in self.words]
+        return {"tokens_": tokens, "text_": prototypes(groups)}
+
+
 class Adversary:
     """Classifier of S from similarities with the prompts, trained alongside the prompts.
 
-    Similarities are standardised in every batch, so that prompts cannot mislead it by a shift or a scale.
+    Similarities are standardised in every batch, so that prompts cannot mislead it by a shift or a scale. The class
+    probabilities to keep are those of ``unchanged``, a function of rows to logits: by default of the prompts at the
+    start.
     """
 
-    def __init__(self, run: Run, data: Training, hidden: int, lr: float, seed: int) -> None:
+    def __init__(
+        self,
+        run: Run,
+        data: Training,
+        hidden: int,
+        lr: float,
+        seed: int,
+        unchanged: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         self.run = run
         with torch.no_grad(), one_thread():
-            logits = run.net(run.X)
+            logits = (unchanged or run.net)(run.X)
         self.start = torch.softmax(logits, dim=1)
         shares = np.bincount(run.y.cpu().numpy(), weights=array(run.weight))
         shares = shares[shares > 0] / shares.sum()
