@@ -89,6 +89,7 @@ def audit(
     classes: options.ClassNames = None,
     split: options.AuditedSplit = None,
     k: options.ResultsShown = None,
+    pair: options.Pair = None,
     permutations: Permutations = 199,
     seeds: Seeds = None,
     encoder: Encoder = None,
@@ -111,7 +112,8 @@ def audit(
 ) -> None:
     """Audit one task in full, with --mitigate or --after before and after; or compare models zero-shot.
 
-    --labels, --seeds, --preset and --set set how --mitigate fits.
+    --labels, --seeds, --preset and --set set how --mitigate fits. Rankings have MaxSkew, NDKL, KL and Bias@k (--pair);
+    classes with scores the AUC by group, its worst group and gap.
     """
     fitting = FitChoices(labels=labels, seeds=seeds, preset=preset, parameters=parameters)
     files = _given_files(tasks, dataset, dataset_options=any((root, model, stores, work, prompts)))
@@ -130,11 +132,13 @@ def audit(
             seed=seed,
             split=split,
             k=k,
+            pair=pair,
             permutations=permutations,
         )
         _show(results, warned, output, overwrite=overwrite, verbose=verbose, json=json)
         return
     of_one_task = {"--mitigate": mitigate, "--after": after, "--output": output, "--encoder": encoder}
+    of_one_task |= {"--pair": pair}
     _check_many([*(name for name, value in of_one_task.items() if value), *fitting.given()], len(files))
     made = files or _make_tasks(dataset, root=root, models=model, stores=stores, work=work, prompts=prompts)
     _compare(made, sensitive, split, about, plot, overwrite=overwrite, json=json)
@@ -175,6 +179,7 @@ def full_audit(
     before_only: bool = False,
     wording: tuple[str | None, Path | None] = (None, None),
     seed: int | None = None,
+    pair: str | None = None,
     **audit: Any,
 ) -> tuple[AuditResults, list[str]]:
     """Audit one task as the options say, and return the results and the warnings.
@@ -193,10 +198,13 @@ def full_audit(
         Encoder and file of templates for other wordings of the prompts.
     seed : int or None
         Random seed.
+    pair : str or None
+        The two groups of Bias@k, as ``--pair`` has them.
     **audit
         Other fields of `AuditOptions`.
     """
-    from fairerclip.auditing.run import AuditOptions, audit_task
+    from fairerclip.auditing.audit_options import AuditOptions
+    from fairerclip.auditing.run import audit_task
     from fairerclip.cli import show
     from fairerclip.model.archive import load
 
@@ -205,6 +213,8 @@ def full_audit(
         audit["labels"] = options.default_labels(fitting.labels, experiment)
     if fitting.seeds is not None:
         audit["seeds"] = fitting.seeds
+    if pair is not None:
+        audit["pair"] = options.parse_pair(pair)
     settings = AuditOptions(
         seed=seed or 0,
         source=source,

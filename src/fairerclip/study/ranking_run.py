@@ -27,7 +27,7 @@ from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.strength_path import LOW_SHARE, STRENGTHS
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
-from fairerclip.metrics import average_precision, correlation_inside_groups, max_skew, ndkl
+from fairerclip.metrics import average_precision, correlation_inside_groups, kl_at_k, max_skew, ndkl
 from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.study.fit_mitigator import mitigator_arguments, queries_of, ranked_split
 from fairerclip.study.method import Method, Parameters, make
@@ -233,11 +233,13 @@ def run_ranking(
     seconds = _seconds_of_fit(method, given, chosen, seed)
     attributes = _attributes(model, given, split, k)
     after = peak_memory()
+    accuracies = None if unrelated is None else unrelated_accuracies(model, unrelated)
     return RankingRun(
         seed=seed,
         split=split,
         attributes=attributes,
-        unrelated=None if unrelated is None else unrelated_change(model, unrelated),
+        unrelated=None if accuracies is None else accuracies[1] - accuracies[0],
+        unrelated_accuracy=None if accuracies is None else accuracies[1],
         chosen={**method.fixed, **chosen},
         candidates=candidates,
         reached_floor=reached,
@@ -326,6 +328,7 @@ def _measured(
         max_skew=float(skews.mean()),
         skews=tuple(skews.tolist()),
         ndkl=float(np.mean(ndkl(scores, judged.groups, k=judged.k))),
+        kl=float(np.mean(kl_at_k(scores, judged.groups, judged.k))),
         rank_correlation=float(per_query.mean()),
         correlations=tuple(per_query.tolist()),
         low_correlation=float(np.nanquantile(correlations, LOW_SHARE)),
@@ -366,12 +369,12 @@ def known_answers(experiment: Experiment, rows: Split) -> Iterator[tuple[F64, ND
             yield np.asarray(value.text, dtype=np.float64), np.asarray(rows.s[name])
 
 
-def unrelated_change(model: Baseline, task: Task) -> float:
-    """Return by how much the zero-shot accuracy on another task's test rows changes under the maps of a model."""
+def unrelated_accuracies(model: Baseline, task: Task) -> tuple[float, float]:
+    """Return the zero-shot accuracy on another task's test rows before and under the maps of a model."""
     X, y, text = unrelated_rows(task)
     before = (unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1)
     after = model.query_scores(X, text).argmax(axis=1)
-    return float(np.mean(after == y) - np.mean(before == y))
+    return float(np.mean(before == y)), float(np.mean(after == y))
 
 
 def unrelated_rows(task: Task) -> tuple[NDArray[Any], NDArray[Any], F64]:

@@ -35,9 +35,7 @@ from fairerclip.metrics.retrieval.top_rows import TopRows, checked_cut, resample
 EXTREMES = (("max_skew", 1), ("min_skew", -1))
 """Figures that are extremes over groups: 1 for the largest log-ratio, −1 for the smallest."""
 DIVERGENCES = ("ndkl", "kl")
-FIGURES = ("max_skew", "min_skew", "ndkl", "precision", "recall")
-"""Figures of files of results."""
-ALL_FIGURES = (*FIGURES, "kl", "bias")
+FIGURES = ("max_skew", "min_skew", "ndkl", "kl", "bias", "precision", "recall")
 
 HALF_SAMPLES = 200
 """Number of random halves of the gallery, from which the standard errors of NDKL and KL are computed."""
