@@ -366,3 +366,15 @@ def test_files_of_results_have_all_figures_and_the_pair():
     assert plain["mean"]["changes"]["bias"] == result.mean_changes["bias"].as_dict()
     alone = retrieval_changes(before, after, groups, 20, random_state=0).as_dict()
     assert {**plain["mean"]["after"], "bias": None} == alone["mean"]["after"]
+
+
+def test_no_interval_of_kl_is_above_the_largest_possible_kl():
+    # 19 of the 38 shown rows are of the group with half of all rows but one: a KL near 0.
+    groups = np.array(["f", "m"] * 19 + ["f"] * 57 + ["m"] * 55)
+    report = retrieval_report(-np.arange(len(groups)), groups, 38, random_state=0)
+    kl = report.queries[0].figures.kl
+    assert 0 < kl.value < 1e-4
+    assert kl.high == pytest.approx(-np.log(74 / 150))
+    assert report.mean.kl.high == kl.high
+    change = retrieval_changes(-np.arange(len(groups)), np.arange(len(groups)), groups, 38, random_state=0)
+    assert change.mean_changes["kl"].high < 1

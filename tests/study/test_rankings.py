@@ -32,7 +32,7 @@ from fairerclip.study.ranking_run import (
     known_answers,
     ranking_methods,
     run_ranking,
-    unrelated_accuracies,
+    unrelated_figures,
 )
 
 BY_KEY = {method.key: method for method in ranking_methods()}
@@ -259,7 +259,7 @@ def test_what_cannot_be_compared_is_refused(gallery):
     with pytest.raises(ParameterError, match="floor"):
         compare_rankings(gallery, RankingOptions(floor=2.0))
     with pytest.raises(LabelError, match="class prompts and target labels"):
-        unrelated_accuracies(None, task)
+        unrelated_figures(None, task)
     few = replace(
         task, queries=replace(task.queries, text=task.queries.text[-1:], prompts=task.queries.prompts[-1:])
     )

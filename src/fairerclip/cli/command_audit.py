@@ -112,17 +112,14 @@ def audit(
 ) -> None:
     """Audit one task in full, with --mitigate or --after before and after; or compare models zero-shot.
 
-    --labels, --seeds, --preset and --set set how --mitigate fits. Rankings have MaxSkew, NDKL, KL and Bias@k (--pair);
-    classes with scores the AUC by group, its worst group and gap.
+    --labels, --seeds, --preset and --set set how --mitigate fits. Results have KL, Bias@k (--pair) and AUC, too.
     """
     fitting = FitChoices(labels=labels, seeds=seeds, preset=preset, parameters=parameters)
     files = _given_files(tasks, dataset, dataset_options=any((root, model, stores, work, prompts)))
     if len(files) == 1 and plot is None and about is None:
-        if output is not None:
-            _check_output(output, overwrite)
-        experiment = options.load_experiment(files[0], sensitive, classes)
+        _check_output(output, overwrite)
         results, warned = full_audit(
-            experiment,
+            options.load_experiment(files[0], sensitive, classes),
             fitting,
             source=options.as_text(files[0]),
             mitigate=mitigate,
@@ -213,11 +210,10 @@ def full_audit(
         audit["labels"] = options.default_labels(fitting.labels, experiment)
     if fitting.seeds is not None:
         audit["seeds"] = fitting.seeds
-    if pair is not None:
-        audit["pair"] = options.parse_pair(pair)
     settings = AuditOptions(
         seed=seed or 0,
         source=source,
+        pair=None if pair is None else options.parse_pair(pair),
         wordings=_wordings(experiment, *wording),
         tune=fitting.preset is None and not fitting.parameters,  # parameters given by the user are not tuned
         **audit,
@@ -266,11 +262,13 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
     return variants_from_encoder(experiment, load(encoder), templates)
 
 
-def _check_output(output: Path, overwrite: bool) -> None:
+def _check_output(output: Path | None, overwrite: bool) -> None:
     """Raise, before any work, if the output exists, or if `fairerclip report` would not read it as results."""
     from fairerclip._util.files import check_free
     from fairerclip.errors import ParameterError
 
+    if output is None:
+        return
     check_free(output, overwrite)
     if output.suffix != ".json":
         raise ParameterError(

@@ -80,7 +80,7 @@ RETRIEVAL = {
     "max_skew": Figure("MaxSkew", "MaxSkew", "number", "lower"),
     "min_skew": Figure("MinSkew", "MinSkew", "number", "higher"),
     "ndkl": Figure("NDKL", "NDKL", "number", "lower"),
-    "kl": Figure("KL divergence of the top k", "KL", "number", "lower"),
+    "kl": Figure("KL@k", "KL", "number", "lower"),
     "bias": Figure("Bias@k", "Bias@k", "number", None),
     "precision": Figure("Precision", "Precision", "percent", "higher"),
     "recall": Figure("Recall", "Recall", "percent", "higher"),

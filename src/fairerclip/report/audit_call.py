@@ -135,10 +135,9 @@ def audit(
         Integer classes of a model are the codes of a task's classes.
     split : str, optional
         Split of a task to report on; by default test, else val, else train.
-    k : int, optional
-        Number of top results of a search; by default 1000, or a quarter of the rows if there are fewer than 4000.
-    pair : sequence of two values, optional
-        The two groups of Bias@k, by default both where there are exactly two; crossed values as "female, old".
+    k, pair : int and sequence of two values, optional
+        Number of top results of a search, by default 1000, or a quarter of the rows if there are fewer than 4000; and
+        the two groups of Bias@k, by default both where there are exactly two (crossed values as "female, old").
     permutations, confidence, seed, progress : int, float, int, callable
         Permutations for p-values, level of intervals, seed; function that is called after each part with (done, total).
 
@@ -151,16 +150,25 @@ def audit(
     prepare = _of_task if isinstance(X, Task) else _of_arrays
     experiment, names = prepare(X, sensitive_features, classes, split, given)
     after = None if model is None else _named_model(model, names, X)
+    options = AuditOptions(
+        split=split, k=k, pair=_texts(pair), permutations=permutations, confidence=confidence, seed=seed
+    )
+    return _audited(experiment, options, after, progress)
+
+
+def _texts(pair: Sequence[Any] | None) -> tuple[str, ...] | None:
+    """Return the groups of a pair by the names that they have in results; a text alone is one group."""
+    return None if pair is None else tuple(map(str, [pair] if isinstance(pair, str) else pair))
+
+
+def _audited(
+    experiment: Experiment,
+    options: AuditOptions,
+    after: AnyModel | EmbeddingMitigator | None,
+    progress: Callable[[int, int], None],
+) -> Audit:
     if after is None and experiment.text is None:
         raise PromptError("there is nothing to audit: give text= for zero-shot prediction, or model=")
-    options = AuditOptions(
-        split=split,
-        k=k,
-        pair=None if pair is None else tuple(map(str, [pair] if isinstance(pair, str) else pair)),
-        permutations=permutations,
-        confidence=confidence,
-        seed=seed,
-    )
     results, _ = audit_task(experiment, options, model=after, fitted=True, progress=progress)
     task = results.task.model_copy(update={"file": None})  # a Task does not know its file
     return Audit(results.model_copy(update={"task": task}))

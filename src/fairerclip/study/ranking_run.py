@@ -233,13 +233,11 @@ def run_ranking(
     seconds = _seconds_of_fit(method, given, chosen, seed)
     attributes = _attributes(model, given, split, k)
     after = peak_memory()
-    accuracies = None if unrelated is None else unrelated_accuracies(model, unrelated)
     return RankingRun(
         seed=seed,
         split=split,
         attributes=attributes,
-        unrelated=None if accuracies is None else accuracies[1] - accuracies[0],
-        unrelated_accuracy=None if accuracies is None else accuracies[1],
+        **({} if unrelated is None else unrelated_figures(model, unrelated)),
         chosen={**method.fixed, **chosen},
         candidates=candidates,
         reached_floor=reached,
@@ -369,12 +367,12 @@ def known_answers(experiment: Experiment, rows: Split) -> Iterator[tuple[F64, ND
             yield np.asarray(value.text, dtype=np.float64), np.asarray(rows.s[name])
 
 
-def unrelated_accuracies(model: Baseline, task: Task) -> tuple[float, float]:
-    """Return the zero-shot accuracy on another task's test rows before and under the maps of a model."""
+def unrelated_figures(model: Baseline, task: Task) -> dict[str, float]:
+    """Return the zero-shot accuracy on another task's test rows under the maps of a model, and its change."""
     X, y, text = unrelated_rows(task)
-    before = (unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1)
-    after = model.query_scores(X, text).argmax(axis=1)
-    return float(np.mean(before == y)), float(np.mean(after == y))
+    before = np.mean((unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1) == y)
+    after = np.mean(model.query_scores(X, text).argmax(axis=1) == y)
+    return {"unrelated": float(after - before), "unrelated_accuracy": float(after)}
 
 
 def unrelated_rows(task: Task) -> tuple[NDArray[Any], NDArray[Any], F64]:
