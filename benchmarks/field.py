@@ -33,7 +33,7 @@ from fairerclip import __version__
 from fairerclip.study.compare import GRADIENT_SPLITS
 from fairerclip.study.comparison import MethodRun
 from fairerclip.study.method import Method
-from fairerclip.study.methods import LEARNS_FROM, METHODS
+from fairerclip.study.methods import FITTABLE, LEARNS_FROM, METHODS
 from fairerclip.study.paired_methods import RANK
 from fairerclip.study.ranking_run import ranking_methods
 from fairerclip.study.split_figures import half_width, split_means
@@ -45,9 +45,9 @@ TASKS = {
     "pacs": "objects × style (PACS)",
 }
 BY_KEY = {method.key: method for method in METHODS}
-OWN = {"none": "none", "target": "target", "all": "all", "validation": "none"}
+OWN = {"none": "none", "target": "target", "all": "all", "validation": "none", "prediction": "none"}
 """Labels of the row of FairerCLIP that a method is compared with."""
-NEED_PROMPTS = ("tie",)
+NEED_PROMPTS = ("tie", "tie-true")
 """Methods that need prompts of S besides S of the images."""
 OWN_PAPER = "Dehdashtian et al. 2024, arXiv:2403.15593"
 CONVEX = ("LinearProbe", "WiSE", "JTT", "AFR", "PPA", "DFR", "LEACE")
@@ -379,6 +379,8 @@ def sensitive_needs(method: Method) -> tuple[str, str]:
     """Return what a method needs: S of training images, and prompts of S."""
     if method.labels == "all":
         return "true", "–"
+    if method.needs_known_rows:
+        return "true, and of the rows to predict", "yes"
     if not method.needs_sensitive:
         return ("of validation rows" if method.labels == "validation" else "–"), "–"
     if not method.is_own and method.estimator.prompts_alone:
@@ -410,7 +412,7 @@ def methods_table(field: Path) -> list[str]:
         kind = method.estimator
         cells = [
             method.title,
-            f"`{method.key}`",
+            f"`{method.key}`" if method.is_own or method.key in FITTABLE else f"`{method.key}`, `compare` only",
             LEARNS_FROM[method.labels],
             *sensitive_needs(method),
             "yes" if method.needs_text else "if given" if method.is_own else "–",

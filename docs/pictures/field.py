@@ -13,6 +13,7 @@ MARKS = {
     "target labels": ("s", "#e6550d"),
     "target and sensitive labels": ("D", "#31a354"),
     "the labels of validation rows": ("^", "#756bb1"),
+    "S, also of the rows it predicts": ("v", "#636363"),
 }
 figure, axes = plt.subplots(figsize=(7.5, 6), layout="constrained")
 seen = set()

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
+from fairerclip.auditing.auc_results import AucStage
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.auditing.results import check_results
 from fairerclip.auditing.run import STEPS, AuditOptions, audit_task, digest
+from fairerclip.auditing.sections.auc_section import auc_section
+from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.data import Split, Variants, load_task, save_task, simulate
 from fairerclip.errors import LabelError, ParameterError, UntunedRankingWarning
 from fairerclip.experiment import Experiment
-from fairerclip.metrics import retrieval_report
+from fairerclip.metrics import auc_report, bias_at_k, kl_at_k, retrieval_report
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.report.command import known_command
 from fairerclip.tuning.candidates import AS_ORTHOGONAL, AS_ZERO_SHOT
@@ -205,6 +208,64 @@ def test_retrieval_is_of_cosines_before_and_scores_after(objects):
             assert getattr(query, stage).precision.value == pytest.approx(precision, abs=2 / k)
 
 
+@pytest.mark.parametrize("which", ["birds", "objects"])
+def test_kl_bias_and_auc_are_those_of_their_functions(which, request):
+    experiment, results, model = request.getfixturevalue(which)
+    section, test = results.retrieval, experiment.task.test
+    y, s = experiment.labels(test)
+    order = [model.classes_.tolist().index(name) for name in experiment.classes]
+    two = len(experiment.classes) == 2
+    assert section.pair == (tuple(sorted(set(s))) if two else None)
+    for stage, scores in (("before", experiment.cosines(test.X)), ("after", model.scores(test.X)[:, order])):
+        ranked = [getattr(query, stage) for query in section.queries]
+        assert [part.kl.value for part in ranked] == pytest.approx(kl_at_k(scores, s, section.k))
+        assert getattr(section.mean, stage).kl.value == pytest.approx(np.mean(kl_at_k(scores, s, section.k)))
+        if two:
+            bias = bias_at_k(scores, s, section.k, pair=section.pair)
+            assert [part.bias.value for part in ranked] == pytest.approx(bias)
+            found = auc_report(y, scores[:, 1] - scores[:, 0], s, positive=experiment.classes[1])
+        else:
+            found = auc_report(y, scores, s, classes=experiment.classes)
+            assert ranked[0].bias is None
+        measured = getattr(results.auc, stage)
+        assert measured == AucStage.model_validate(found.as_dict())
+        assert measured.worst_auc.low < measured.worst_auc.value == found.worst.auc.value
+    change = section.queries[0].changes.kl
+    assert change.difference == pytest.approx(change.after - change.before)
+
+
+def test_a_pair_sets_the_sign_of_bias_and_no_other_figure():
+    experiment = Experiment.of(small("gallery"), ["sex"], ["good", "evil"])
+    options = {"seed": 0, "confidence": 0.95}
+    default = retrieval_section(experiment, "test", None, 50, **options)
+    turned = retrieval_section(experiment, "test", None, 50, pair=("male", "female"), **options)
+    assert (default.pair, turned.pair) == (("female", "male"), ("male", "female"))
+    for one, other in zip(default.queries, turned.queries, strict=True):
+        assert other.before.bias.value == pytest.approx(-one.before.bias.value) != 0
+        assert other.before.model_copy(update={"bias": one.before.bias}) == one.before
+
+
+def test_auc_leaves_out_groups_and_classes_without_rows():
+    task = small("waterbirds")
+    rows, (name,) = task.test, task.sensitive
+    y = rows.y.copy()
+    y[(rows.s[name] == 1) & (rows.y == 1)] = -1
+    experiment = Experiment.of(replace(task, splits={"test": replace(rows, y=y)}))
+    (value,) = {*np.unique(experiment.groups(rows))} - {
+        *np.unique(experiment.labels(rows)[1][rows.s[name] == 0])
+    }
+    found = auc_section(experiment, experiment.task.test, None, confidence=0.9).before
+    assert (found.left_out, found.auc_gap, found.confidence) == ((value,), None, 0.9)
+    lone = replace(rows, y=np.zeros_like(rows.y))
+    assert auc_section(experiment, lone, None, confidence=0.9) is None
+    apart = replace(rows, y=rows.s[name].copy())  # every value of S has one class
+    assert auc_section(experiment, apart, None, confidence=0.9) is None
+    many = small("multiclass")
+    some = replace(many.test, y=np.where(many.test.y > 1, -1, many.test.y))
+    found = auc_section(Experiment.of(many), some, None, confidence=0.9).before
+    assert (found.positive, set(found.classes)) == (None, set(many.class_names[:2]))
+
+
 def test_spread_over_seeds_is_of_fits_with_other_seeds(birds):
     experiment, results, model = birds
     test = experiment.task.test
@@ -345,4 +406,12 @@ def test_what_cannot_be_audited_is_said():
         audit_task(Experiment.of(task), replace(QUICK, split="val"))
     with pytest.raises(ParameterError, match="seeds"):
         audit_task(Experiment.of(task), replace(QUICK, seeds=0))
+    with pytest.raises(
+        LabelError, match="pair names 'sea', which is none of the groups .*'water background'"
+    ):
+        audit_task(Experiment.of(task), replace(QUICK, pair=("water background", "sea")))
+    with pytest.raises(ParameterError, match="two different values of the groups .*'water background'"):
+        audit_task(Experiment.of(task), replace(QUICK, pair=("water background",)))
+    with pytest.raises(ParameterError, match="no prompts to rank by: leave it out"):
+        audit_task(Experiment.of(replace(task, text_target=None)), replace(QUICK, pair=("a", "b")))
     assert isinstance(task.variants, Variants)

@@ -15,6 +15,7 @@ from fairerclip.metrics import (
     kl_at_k,
     max_skew,
     min_skew,
+    names,
     ndkl,
     precision_at_k,
     ranking_drift,
@@ -133,10 +134,12 @@ def test_results_are_json_with_null_for_what_is_infinite():
     scores, groups = np.arange(40, 0, -1.0), ["f"] * 20 + ["m"] * 20
     result = retrieval_changes(scores, scores[::-1], groups, 10, random_state=0)
     plain = json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert set(plain) == {"k", "n", "reference", "ties", "groups", "shares", "queries", "mean"}
+    assert set(plain) == {"k", "n", "reference", "ties", "groups", "shares", "pair", "queries", "mean"}
+    assert plain["pair"] is None
+    assert plain["queries"][0]["before"]["bias"] is None
     query = plain["queries"][0]
     assert set(query) == {"before", "after", "changes", "drift", "clear"}
-    assert set(query["before"]) == {"counts", "max_skew", "min_skew", "ndkl", "precision", "recall"}
+    assert set(query["before"]) == {"counts", *SKEWS, "bias", "precision", "recall"}
     assert query["before"]["min_skew"]["value"] is None
     assert query["before"]["min_skew"]["low"] is None
     assert query["before"]["min_skew"]["high"] < 0
@@ -354,9 +357,24 @@ def test_all_rows_have_no_divergence_from_the_population():
     assert (one.value, one.low, one.high) == (0, 0, 0)
 
 
-def test_files_of_results_keep_their_figures():
+def test_files_of_results_have_all_figures_and_the_pair():
     before, after, groups, _ = gallery(n=60)
-    result = retrieval_changes(before, after, groups, 20, pair=("a", "b"), random_state=0)
-    names = ["max_skew", "min_skew", "ndkl", "precision", "recall"]
-    assert list(result.as_dict()["mean"]["changes"]) == names
-    assert list(result.before.mean.as_dict()) == names
+    result = retrieval_changes(before, after, groups, 20, pair=("c", "a"), random_state=0)
+    plain = result.as_dict()
+    assert plain["pair"] == ["c", "a"]
+    assert set(plain["mean"]["changes"]) == set(result.before.mean.as_dict()) == set(names.RETRIEVAL)
+    assert plain["mean"]["changes"]["bias"] == result.mean_changes["bias"].as_dict()
+    alone = retrieval_changes(before, after, groups, 20, random_state=0).as_dict()
+    assert {**plain["mean"]["after"], "bias": None} == alone["mean"]["after"]
+
+
+def test_no_interval_of_kl_is_above_the_largest_possible_kl():
+    # 19 of the 38 shown rows are of the group with half of all rows but one: a KL near 0.
+    groups = np.array(["f", "m"] * 19 + ["f"] * 57 + ["m"] * 55)
+    report = retrieval_report(-np.arange(len(groups)), groups, 38, random_state=0)
+    kl = report.queries[0].figures.kl
+    assert 0 < kl.value < 1e-4
+    assert kl.high == pytest.approx(-np.log(74 / 150))
+    assert report.mean.kl.high == kl.high
+    change = retrieval_changes(-np.arange(len(groups)), np.arange(len(groups)), groups, 38, random_state=0)
+    assert change.mean_changes["kl"].high < 1

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 from sample_sections import (
+    auc_section,
     histogram,
     picture,
     plane_section,
@@ -67,6 +68,7 @@ def _envelope(task, model):
             (
                 "groups",
                 "scores",
+                "auc",
                 "picture",
                 "plane",
                 "retrieval",
@@ -168,6 +170,7 @@ def _full(classes, values, taus, tau_zs, criteria):
     two = len(classes) == 2
     label = f"score of {classes[1]} minus score of {classes[0]}" if two else "margin of the true class"
     results["scores"] = {"label": label, "before": histogram(test, before), "after": histogram(test, after)}
+    results["auc"] = auc_section(test, before, after)
     results["picture"] = {
         "groups": [{key: g[key] for key in ("name", "y", "s", "n")} for g in test.groups()],
         "before": picture(test, 0.9, None),
@@ -258,7 +261,7 @@ def before_only():
     results = two_class(taus=3, tau_zs=2)
     results["model"] = results["plane"] = None
     results["groups"] |= {"after": None, "changes": None, "group_changes": None, "seeds": None}
-    results["scores"]["after"] = results["picture"]["after"] = None
+    results["scores"]["after"] = results["picture"]["after"] = results["auc"]["after"] = None
     results["retrieval"]["mean"] |= {"after": None, "changes": None}
     for query in results["retrieval"]["queries"]:
         query |= {"after": None, "changes": None, "drift": None, "clear": None}

@@ -97,8 +97,11 @@ def _interval_table(known, n):
     return {str(k): [float(low), float(high)] for k, (low, high) in ends.items()}
 
 
+RANKED = ("max_skew", "min_skew", "ndkl", "kl", "bias", "precision", "recall")
+
+
 def ranking(world, score, relevant, k, draws=30):
-    """Who is in the top k: counts, skews, NDKL at k, precision and recall, with resampled intervals."""
+    """Who is in the top k: counts, skews, divergences at k, Bias@k, precision and recall, with resampled intervals."""
     shares = np.bincount(world.s, minlength=len(world.values)) / world.n
 
     def measure(rows):
@@ -109,16 +112,16 @@ def ranking(world, score, relevant, k, draws=30):
             skew = np.log(seen / shares)
             ndkl = np.nansum(np.where(seen > 0, seen * skew, 0.0))
         hits = relevant[top].mean(), relevant[top].sum() / max(relevant[rows].sum(), 1)
-        return counts, np.array([skew.max(), skew.min(), ndkl, *hits])
+        bias = (counts[0] - counts[1]) / max(counts[0] + counts[1], 1)
+        return counts, np.array([skew.max(), skew.min(), ndkl, ndkl, bias, *hits])
 
     counts, values = measure(np.arange(world.n))
     rng = np.random.default_rng(9)
     drawn = np.stack([measure(rng.integers(world.n, size=world.n))[1] for _ in range(draws)])
-    names = ("max_skew", "min_skew", "ndkl", "precision", "recall")
-    ends = {name: _finite_span(drawn[:, i]) for i, name in enumerate(names)}
+    ends = {name: _finite_span(drawn[:, i]) for i, name in enumerate(RANKED)}
     found = {
         name: {"value": values[i], "low": ends[name][0], "high": ends[name][1]}
-        for i, name in enumerate(names)
+        for i, name in enumerate(RANKED)
     }
     return {"counts": counts, **found}, drawn
 
@@ -128,7 +131,6 @@ def _finite_span(draws):
 
 
 def retrieval_section(world, before, after, k, labels=True):
-    names = ("max_skew", "min_skew", "ndkl", "precision", "recall")
     queries, means = [], {"before": [], "after": []}
     for i, name in enumerate(world.classes):
         relevant = world.y == i
@@ -140,7 +142,7 @@ def retrieval_section(world, before, after, k, labels=True):
                 "difference": two[name]["value"] - one[name]["value"],
                 **dict(zip(("low", "high"), _finite_span(last[:, m] - first[:, m]), strict=True)),
             }
-            for m, name in enumerate(names)
+            for m, name in enumerate(RANKED)
         }
         if not labels:
             for part in (one, two, changes):
@@ -154,11 +156,38 @@ def retrieval_section(world, before, after, k, labels=True):
         queries[-1] |= {"changes": changes, "drift": drift, "clear": clear}
         means["before"].append(one)
         means["after"].append(two)
-    mean = {stage: {n: _mean_est([r[n] for r in ranks]) for n in names} for stage, ranks in means.items()}
-    mean["changes"] = {n: _mean_change(mean["before"][n], mean["after"][n]) for n in names}
+    mean = {stage: {n: _mean_est([r[n] for r in ranks]) for n in RANKED} for stage, ranks in means.items()}
+    mean["changes"] = {n: _mean_change(mean["before"][n], mean["after"][n]) for n in RANKED}
     shares = np.bincount(world.s, minlength=len(world.values)) / world.n
     head = {"split": "test", "k": k, "n": world.n, "reference": "population", "ties": "expected"}
-    return {**head, "groups": world.values, "shares": shares, "queries": queries, "mean": mean}
+    pair = world.values[:2]
+    return {**head, "groups": world.values, "shares": shares, "pair": pair, "queries": queries, "mean": mean}
+
+
+def auc_section(world, before, after):
+    """AUC of the last class against the others in each group, from all pairs of rows, with wide intervals."""
+    stages = {}
+    for stage, scores in (("before", before), ("after", after)):
+        margin, right = scores[:, -1] - scores[:, 0], world.y == len(world.classes) - 1
+        groups = []
+        for code, value in enumerate(world.values):
+            above = margin[right & (world.s == code)][:, None] - margin[~right & (world.s == code)]
+            n = int((world.s == code).sum())
+            groups.append({"s": value, "name": value, "n": n, "auc": est(float((above > 0).mean()))})
+        worst, best = (pick(groups, key=lambda group: group["auc"]["value"]) for pick in (min, max))
+        gap = best["auc"]["value"] - worst["auc"]["value"]
+        stages[stage] = {
+            "groups": groups,
+            "overall": est(float((margin[right][:, None] > margin[~right]).mean())),
+            "worst": worst["name"],
+            "worst_auc": worst["auc"],
+            "auc_gap": {"value": gap, "low": 0.0, "high": gap + 0.02},
+            "classes": world.classes,
+            "positive": world.classes[-1],
+            "left_out": [],
+            "confidence": 0.95,
+        }
+    return stages
 
 
 def queries_section(ranked):

@@ -171,7 +171,7 @@ def test_more_groups_than_there_is_room_for_are_counted(results):
 def test_hostile_text_is_drawn_as_text(tmp_path):
     results = sample.hostile()
     results["groups"]["before"]["groups"][1]["name"] = "$\\frac{1}{0}$ _x"
-    results["retrieval"]["groups"] = ["_under", "$\\bad$"]
+    results["retrieval"] |= {key: ["_under", "$\\bad$"] for key in ("groups", "pair")}
     files = draw_figures(results, tmp_path / "figures", formats=("svg", "png"))
     for file in files:
         assert b"<script" not in file.read_bytes()

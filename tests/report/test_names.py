@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from forms import DRAWINGS, csv_rows, metadata, render_card, render_markdown, re
 from rendered import render
 from test_page import Reader
 
+from fairerclip._util.markdown_text import WORD_JOINER
 from fairerclip._util.numbers import percent, significant, with_interval
 from fairerclip.data.io.csv_table import csv_bytes
 from fairerclip.metrics import names
 from fairerclip.metrics.names import (
+    AUC,
     CHANCE,
     DEPENDENCE,
     DRIFT,
@@ -27,6 +30,7 @@ from fairerclip.metrics.names import (
     REPRESENTATION,
     RETRIEVAL,
 )
+from fairerclip.report.tables import OVERVIEW
 
 DATA = re.compile(r"<script type=\"application/json\".*?</script>", re.DOTALL)
 
@@ -54,10 +58,12 @@ def forms(results):
     page = Reader(DATA.sub("", render_page(results)))
     return {
         "page": squeezed(
-            " ".join(page.section(name) for name in ("summary", "groups", "retrieval", "reading"))
+            " ".join(page.section(name) for name in ("summary", "groups", "scores", "retrieval", "reading"))
         ),
         "terminal": squeezed(terminal(results)),
-        "markdown": squeezed(" ".join(render(render_markdown(results)).text)),
+        "markdown": squeezed(" ".join(render(render_markdown(results)).text)).replace(
+            unescape(WORD_JOINER), ""
+        ),
         "card": squeezed(render_card(results)),
         "csv": squeezed("\n".join(csv_bytes(rows).decode() for rows in csv_rows(results).values())),
     }
@@ -80,7 +86,8 @@ def test_rankings_probes_and_dependence_have_their_names_in_every_form(forms):
         assert {label for label in long if label not in forms[form]} == set(), form
     for form in ("page", "terminal", "markdown"):
         assert all(name in forms[form] for name in (PROBE.label, CHANCE.label, *PROBES.values())), form
-    there = [RETRIEVAL["max_skew"], RETRIEVAL["ndkl"], DRIFT["spearman_within"], *REPRESENTATION.values()]
+        assert all(figure.label in forms[form] for figure in AUC.values()), form
+    there = [*(RETRIEVAL[name] for name in OVERVIEW), DRIFT["spearman_within"], *REPRESENTATION.values()]
     assert all(figure.label in forms["terminal"] for figure in there)
     assert all(figure.label in forms["terminal"] for figure in DEPENDENCE.values())
 

@@ -504,6 +504,7 @@ retrieval retrieval.queries.0.before retrieval.queries.0.after retrieval.queries
 retrieval.queries.0.changes.precision retrieval.mean.before retrieval.mean.after retrieval.mean.changes
 probes probes.0.value dependence wording wording.used wording.templates.0.eod representation
 model model.seconds model.labels model.command task.file settings.chosen_on
+retrieval.pair retrieval.queries.0.before.kl auc auc.before auc.before.auc_gap
 """
 
 

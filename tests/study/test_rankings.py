@@ -1,5 +1,6 @@
 """Comparisons of methods that rank by free queries."""
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from fairerclip.baselines import LEACE
 from fairerclip.data import SentencePairs, Sentences, resplit, simulate
 from fairerclip.errors import LabelError, OutputExistsError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
-from fairerclip.metrics import correlation_inside_groups, max_skew
+from fairerclip.metrics import able, correlation_inside_groups, kl_at_k, max_skew
+from fairerclip.report.result_table import text_of
 from fairerclip.study.compare_rankings import RankingOptions, _over_runs, compare_rankings
 from fairerclip.study.comparison import PairedChange, SeedMean
 from fairerclip.study.methods import METHODS
@@ -30,7 +32,7 @@ from fairerclip.study.ranking_run import (
     known_answers,
     ranking_methods,
     run_ranking,
-    unrelated_change,
+    unrelated_figures,
 )
 
 BY_KEY = {method.key: method for method in ranking_methods()}
@@ -91,6 +93,7 @@ def test_figures_are_those_of_the_measures(gallery):
     inside = correlation_inside_groups(unit @ given.queries.T, scores, groups)
     assert found.rank_correlation == pytest.approx(np.nanmean(inside))
     assert found.low_correlation == pytest.approx(np.nanquantile(inside, 0.05))
+    assert found.kl == pytest.approx(np.mean(kl_at_k(scores, groups, 100)))
     assert found.k == 100
     assert run.candidates == 1
     assert found.known_queries == sum(len(text) for text, _ in known_answers(gallery, rows))
@@ -105,6 +108,7 @@ def test_nothing_changes_for_the_original_embeddings(gallery):
     assert found.rank_correlation == pytest.approx(1)
     assert found.average_precision == pytest.approx(0, abs=1e-12)
     assert run.unrelated == 0
+    assert 0.5 < run.unrelated_accuracy < 1
 
 
 def test_the_setting_has_the_smallest_skew_that_keeps_the_order(gallery):
@@ -142,6 +146,28 @@ def test_runs_that_share_the_readers_of_a_split_have_the_figures_of_runs_alone(g
     assert len(reads) == 2 + 4  # one for each split that is shared, and one for each run alone
 
 
+def assert_kept_runs_without_figures_are_used(gallery, options, other, folder, found):
+    """Runs of the version before KL and ABLE are taken as they are, with empty cells."""
+    for file in folder.glob("leace-*.json"):
+        content = json.loads(file.read_text())
+        del content["answer"]["unrelated_accuracy"]
+        for attribute in content["answer"]["attributes"]:
+            del attribute["kl"]
+        content["sha256"] = hashlib.sha256(json.dumps(content["answer"]).encode()).hexdigest()
+        file.write_text(json.dumps(content))
+    before = {file: file.read_bytes() for file in folder.iterdir()}
+    earlier = compare_rankings(gallery, options, unrelated=other, work=folder)
+    assert {file: file.read_bytes() for file in folder.iterdir()} == before
+    leace, own = earlier.rows[1:]
+    assert (leace.figures[0].kl, leace.figures[0].able) == (None, None)
+    assert leace.figures[0].ndkl == found.rows[1].figures[0].ndkl
+    assert own == found.rows[2]
+    more = next(part for part in rankings_page(earlier).folded if part.title == "More figures")
+    cells = {row[0]: [text_of(cell) for cell in row] for row in more.tables[0].rows}
+    assert [cells[leace.title][place] for place in (3, 6)] == ["–", "–"]
+    assert "–" not in cells[own.title]
+
+
 @pytest.mark.usefixtures("inline")
 def test_a_comparison_is_written_taken_up_again_and_guarded(gallery, tmp_path):
     options = RankingOptions(methods=("zero-shot", "leace", "embedding"), splits=2, floor=0.5, jobs=1)
@@ -150,6 +176,11 @@ def test_a_comparison_is_written_taken_up_again_and_guarded(gallery, tmp_path):
     assert len(list((tmp_path / "runs").glob("*-rankings-split-*.json"))) == 6
     again = compare_rankings(gallery, options, unrelated=other, work=tmp_path / "runs")
     assert again.rows == found.rows
+    leace = found.rows[1]
+    each = [able(run.unrelated_accuracy, run.attributes[0].max_skew).value for run in leace.runs]
+    assert leace.figures[0].able.mean == pytest.approx(np.mean(each))
+    assert leace.figures[0].kl.mean == pytest.approx(np.mean([run.attributes[0].kl for run in leace.runs]))
+    assert_kept_runs_without_figures_are_used(gallery, options, other, tmp_path / "runs", found)
     page = rankings_page(found)
     write_rankings(found, page, tmp_path, overwrite=False)
     written = json.loads((tmp_path / "rankings.json").read_text())
@@ -228,7 +259,7 @@ def test_what_cannot_be_compared_is_refused(gallery):
     with pytest.raises(ParameterError, match="floor"):
         compare_rankings(gallery, RankingOptions(floor=2.0))
     with pytest.raises(LabelError, match="class prompts and target labels"):
-        unrelated_change(None, task)
+        unrelated_figures(None, task)
     few = replace(
         task, queries=replace(task.queries, text=task.queries.text[-1:], prompts=task.queries.prompts[-1:])
     )

@@ -3,7 +3,7 @@
 from fairerclip._util.lazy import lazy
 
 _HOMES = {
-    "AuditOptions": "run",
+    "AuditOptions": "audit_options",
     "AuditResults": "results",
     "audit_task": "run",
     "read_results": "results",

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError
 
 from fairerclip import __version__
 from fairerclip._util.files import atomic_file, reading
+from fairerclip.auditing.auc_results import AucSection
 from fairerclip.auditing.finding_results import Finding, Recommendation
 from fairerclip.auditing.group_results import (
     GroupsSection,
@@ -146,6 +147,8 @@ class SkewFigures(Part):
     max_skew: Measured | None = None
     min_skew: Measured | None = None
     ndkl: Measured | None = None
+    kl: Measured | None = None
+    bias: Measured | None = None
     precision: Measured | None = None
     recall: Measured | None = None
 
@@ -157,6 +160,8 @@ class RankedStage(Part):
     max_skew: Measured | None = None
     min_skew: Measured | None = None
     ndkl: Measured | None = None
+    kl: Measured | None = None
+    bias: Measured | None = None
     precision: Measured | None = None
     recall: Measured | None = None
 
@@ -167,6 +172,8 @@ class SkewChanges(Part):
     max_skew: MeasuredChange | None = None
     min_skew: MeasuredChange | None = None
     ndkl: MeasuredChange | None = None
+    kl: MeasuredChange | None = None
+    bias: MeasuredChange | None = None
     precision: MeasuredChange | None = None
     recall: MeasuredChange | None = None
 
@@ -200,7 +207,10 @@ class RetrievalMean(Part):
 
 
 class RetrievalSection(ConsistentPart):
-    """The top ``k`` of ``n`` rows for each prompt; ``shares`` are the groups' shares of all rows."""
+    """The top ``k`` of ``n`` rows for each prompt; ``shares`` are the groups' shares of all rows.
+
+    ``pair`` are the two groups of ``bias`` (Bias@k), which is positive if the first is shown more often.
+    """
 
     split: Text
     k: Count
@@ -209,12 +219,15 @@ class RetrievalSection(ConsistentPart):
     ties: Text
     groups: Many[Text]
     shares: Many[Share]
+    pair: Many[Text] | None = None
     queries: Many[RetrievalQuery]
     mean: RetrievalMean
 
     def problems(self) -> Problems:
-        """Yield a problem for each list that has not one number per group."""
+        """Yield a problem for each list that has not one number per group, and if ``pair`` is not two groups."""
         yield from unequal_counts(self)
+        if self.pair is not None and not (len(self.pair) == 2 and {*self.pair} <= {*self.groups}):
+            yield "pair", "expected two of the groups, got others"
 
 
 class ProbeRow(Part):
@@ -295,6 +308,7 @@ class AuditResults(Part):
     findings: Many[Finding]
     groups: GroupsSection | None = None
     scores: ScoresSection | None = None
+    auc: AucSection | None = None
     picture: PictureSection | None = None
     plane: PlaneSection | None = None
     retrieval: RetrievalSection | None = None

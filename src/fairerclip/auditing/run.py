@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fairerclip._util.checks import check_confidence, check_range
 from fairerclip.applying.apply import AnyModel
+from fairerclip.auditing.audit_options import AuditOptions, check_options
 from fairerclip.auditing.display_names import attribute_name, base_name
 from fairerclip.auditing.finding_results import Finding
 from fairerclip.auditing.findings import find
 from fairerclip.auditing.group_results import Stage
-from fairerclip.auditing.model_results import Labels
 from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import (
     FORMAT,
@@ -29,6 +27,7 @@ from fairerclip.auditing.results import (
     WordingSection,
     made,
 )
+from fairerclip.auditing.sections.auc_section import auc_section
 from fairerclip.auditing.sections.dependence import audit_dependence, audit_representation
 from fairerclip.auditing.sections.groups import groups_section
 from fairerclip.auditing.sections.mitigation import (
@@ -48,7 +47,7 @@ from fairerclip.baselines.baseline import Baseline
 from fairerclip.data import Split, Task
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.embedding.mitigator import EmbeddingMitigator
-from fairerclip.errors import LabelError, ParameterError
+from fairerclip.errors import LabelError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.model.estimator import FairerCLIP
@@ -70,47 +69,6 @@ DIFFERENCE_VALUES = 6
 STEPS = ("model", "groups", "pictures", "retrieval", "probes", "dependence", "representation", "wording")
 Step = Callable[[], None]
 """Called when a step is done."""
-
-
-@dataclass(frozen=True)
-class AuditOptions:
-    """Options of an audit.
-
-    Attributes
-    ----------
-    split : str or None
-        Split to report on; None for test, else val, else train.
-    labels : {"none", "target", "all"}
-        Labels that a model fitted here may use, as in `Experiment.fit`.
-    k : int or None
-        Number of top results of a search; None for 1000, or a quarter of the rows if there are fewer than 4000.
-    permutations : int
-        Number of permutations for p-values.
-    seeds : int
-        Number of seeds that the chosen model is fitted with, to measure the spread over seeds.
-    tune : bool
-        Whether a model fitted here is tuned on the validation split, if that has labels: by its worst group, or by the
-        skew of its rankings if no row of the task has a target label.
-    confidence : float
-        Level of every interval.
-    seed : int
-        Seed of everything random.
-    source : str
-        The task as named on the command line.
-    wordings : tuple of (array of shape (m, c, p), tuple of m str) or None
-        Prompt embeddings and names of m wordings; None for those of the task.
-    """
-
-    split: str | None = None
-    labels: Labels = "target"
-    k: int | None = None
-    permutations: int = 199
-    seeds: int = 3
-    tune: bool = True
-    confidence: float = 0.95
-    seed: int = 0
-    source: str = "TASK.npz"
-    wordings: tuple[Any, tuple[str, ...]] | None = None
 
 
 @refusing()
@@ -150,7 +108,7 @@ def audit_task(
     started = time.perf_counter()
     model = mitigated_classifier(experiment, model) if isinstance(model, EmbeddingMitigator) else model
     split_name = audited_split(experiment, options, needs_training=model is not None and not fitted)
-    _check_options(options, len(experiment.task.split(split_name)))
+    check_options(options, experiment, split_name)
     _check_size(experiment, stages=1 if model is None else 2)
     step = _counter(progress)
     mitigation = _mitigation(experiment, model, fitted, options, split_name)
@@ -222,16 +180,16 @@ def _sections(
     step()
     if labelled:
         sections["scores"] = scores_section(experiment, split, model)
+        sections["auc"] = auc_section(experiment, split, model, confidence=options.confidence)
         sections["picture"] = picture_section(experiment, split, model, options.seed)
     if mitigation is not None:
         sections["plane"] = plane_section(experiment, options.source, mitigation, options.confidence)
     step()
+    ranked: dict[str, Any] = {"seed": options.seed, "confidence": options.confidence}
     sections["retrieval"] = retrieval_section(
-        experiment, split_name, model, options.k, seed=options.seed, confidence=options.confidence
+        experiment, split_name, model, options.k, pair=options.pair, **ranked
     )
-    sections["queries"] = queries_section(
-        experiment, split_name, model, options.k, seed=options.seed, confidence=options.confidence
-    )
+    sections["queries"] = queries_section(experiment, split_name, model, options.k, **ranked)
     step()
     dependence, notes = _dependence_sections(experiment, split, model, options, step)
     sections |= dependence
@@ -251,15 +209,6 @@ def _left_out(model: Baseline) -> str:
     if model.changes_embeddings:
         return sentence
     return f"{sentence} It changes no image embeddings, so that these are measured and drawn once."
-
-
-def _check_options(options: AuditOptions, n: int) -> None:
-    """Raise for values that would fail only after the work is done."""
-    for name in ("seed", "seeds", "permutations"):
-        check_range(name, getattr(options, name))
-    if options.k is not None and not 1 <= options.k <= n:
-        raise ParameterError(f"k must be between 1 and the number of rows, {n}; got {options.k}")
-    check_confidence(options.confidence)
 
 
 def _check_size(experiment: Experiment, stages: int) -> None:

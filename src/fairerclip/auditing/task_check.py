@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fairerclip._util.numbers import worded
 from fairerclip._util.types import Floats, Ints
-from fairerclip.auditing.run import AuditOptions, audited_split
+from fairerclip.auditing.audit_options import AuditOptions
+from fairerclip.auditing.run import audited_split
 from fairerclip.data import task_fields as fields
 from fairerclip.data.preflight import Preflight, preflight
 from fairerclip.data.store_parts import StorePart, array_part

@@ -89,6 +89,7 @@ def audit(
     classes: options.ClassNames = None,
     split: options.AuditedSplit = None,
     k: options.ResultsShown = None,
+    pair: options.Pair = None,
     permutations: Permutations = 199,
     seeds: Seeds = None,
     encoder: Encoder = None,
@@ -111,16 +112,14 @@ def audit(
 ) -> None:
     """Audit one task in full, with --mitigate or --after before and after; or compare models zero-shot.
 
-    --labels, --seeds, --preset and --set set how --mitigate fits.
+    --labels, --seeds, --preset and --set set how --mitigate fits. Results have KL, Bias@k (--pair) and AUC, too.
     """
     fitting = FitChoices(labels=labels, seeds=seeds, preset=preset, parameters=parameters)
     files = _given_files(tasks, dataset, dataset_options=any((root, model, stores, work, prompts)))
     if len(files) == 1 and plot is None and about is None:
-        if output is not None:
-            _check_output(output, overwrite)
-        experiment = options.load_experiment(files[0], sensitive, classes)
+        _check_output(output, overwrite)
         results, warned = full_audit(
-            experiment,
+            options.load_experiment(files[0], sensitive, classes),
             fitting,
             source=options.as_text(files[0]),
             mitigate=mitigate,
@@ -130,11 +129,13 @@ def audit(
             seed=seed,
             split=split,
             k=k,
+            pair=pair,
             permutations=permutations,
         )
         _show(results, warned, output, overwrite=overwrite, verbose=verbose, json=json)
         return
     of_one_task = {"--mitigate": mitigate, "--after": after, "--output": output, "--encoder": encoder}
+    of_one_task |= {"--pair": pair}
     _check_many([*(name for name, value in of_one_task.items() if value), *fitting.given()], len(files))
     made = files or _make_tasks(dataset, root=root, models=model, stores=stores, work=work, prompts=prompts)
     _compare(made, sensitive, split, about, plot, overwrite=overwrite, json=json)
@@ -175,6 +176,7 @@ def full_audit(
     before_only: bool = False,
     wording: tuple[str | None, Path | None] = (None, None),
     seed: int | None = None,
+    pair: str | None = None,
     **audit: Any,
 ) -> tuple[AuditResults, list[str]]:
     """Audit one task as the options say, and return the results and the warnings.
@@ -193,10 +195,13 @@ def full_audit(
         Encoder and file of templates for other wordings of the prompts.
     seed : int or None
         Random seed.
+    pair : str or None
+        The two groups of Bias@k, as ``--pair`` has them.
     **audit
         Other fields of `AuditOptions`.
     """
-    from fairerclip.auditing.run import AuditOptions, audit_task
+    from fairerclip.auditing.audit_options import AuditOptions
+    from fairerclip.auditing.run import audit_task
     from fairerclip.cli import show
     from fairerclip.model.archive import load
 
@@ -208,6 +213,7 @@ def full_audit(
     settings = AuditOptions(
         seed=seed or 0,
         source=source,
+        pair=None if pair is None else options.parse_pair(pair),
         wordings=_wordings(experiment, *wording),
         tune=fitting.preset is None and not fitting.parameters,  # parameters given by the user are not tuned
         **audit,
@@ -256,11 +262,13 @@ def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) ->
     return variants_from_encoder(experiment, load(encoder), templates)
 
 
-def _check_output(output: Path, overwrite: bool) -> None:
+def _check_output(output: Path | None, overwrite: bool) -> None:
     """Raise, before any work, if the output exists, or if `fairerclip report` would not read it as results."""
     from fairerclip._util.files import check_free
     from fairerclip.errors import ParameterError
 
+    if output is None:
+        return
     check_free(output, overwrite)
     if output.suffix != ".json":
         raise ParameterError(

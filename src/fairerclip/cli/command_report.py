@@ -42,6 +42,7 @@ def report(
     before_only: options.BeforeOnly = False,
     split: options.AuditedSplit = None,
     k: options.ResultsShown = None,
+    pair: options.Pair = None,
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
@@ -51,7 +52,7 @@ def report(
 ) -> None:
     """Make one self-contained page with plots and the trade-off explorer, or another form of the same results.
 
-    --mitigate, --after, --split, --k, --labels, --sensitive, --classes and --seed go with a task, as in
+    --mitigate, --after, --split, --k, --pair, --labels, --sensitive, --classes and --seed go with a task, as in
     `fairerclip audit`.
     """
     from fairerclip.auditing.recommendation import recommend
@@ -66,7 +67,7 @@ def report(
         check_figures(figures, overwrite=overwrite)
     audit: dict[str, Any] = {"sensitive": sensitive, "classes": classes, "labels": labels, "seed": seed}
     audit |= {"mitigate": mitigate or None, "after": after, "before_only": before_only or None}
-    audit |= {"split": split, "k": k}
+    audit |= {"split": split, "k": k, "pair": pair}
     results = _results(result, {name: value for name, value in audit.items() if value is not None})
     written = write_report(results, target, kind, title=title, overwrite=overwrite)
     drawn = [] if figures is None else draw_figures(results, figures, overwrite=overwrite)

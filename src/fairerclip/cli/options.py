@@ -139,6 +139,14 @@ ResultsShown = Annotated[
     int | None,
     typer.Option("--k", help="Number of results of a search. Default: 1000, or a quarter of the rows."),
 ]
+Pair = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B",
+        help="The two groups of Bias@k, comma-separated: positive if A is shown more often. Crossed values have their "
+        "commas, e.g. 'female, old, male, old'. Default: both groups where there are two.",
+    ),
+]
 Prompts = Annotated[
     str | None,
     typer.Option("--prompts", metavar="NAME_OR_FILE", help="Prompt set. Default: the dataset's own."),
@@ -223,6 +231,23 @@ def parse_grid(text: str | None, name: str) -> list[float] | None:
 def split_names(value: str | None) -> list[str] | None:
     """Split comma-separated names into a list; None stays None."""
     return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
+
+
+def parse_pair(text: str) -> tuple[str, ...]:
+    """Split the two groups of ``--pair`` at the comma in the middle, for crossed values have commas of their own.
+
+    Without such a comma the text stays whole, and is refused where the groups are known.
+
+    Examples
+    --------
+    >>> parse_pair("female,male"), parse_pair("female, old, male, old"), parse_pair("female")
+    (('female', 'male'), ('female, old', 'male, old'), ('female',))
+    """
+    commas = [place for place, letter in enumerate(text) if letter == ","]
+    if len(commas) % 2 == 0:
+        return (text,)
+    middle = commas[len(commas) // 2]
+    return text[:middle].strip(), text[middle + 1 :].strip()
 
 
 def load_experiment(task: Path, sensitive: str | None, classes: str | None) -> Experiment:

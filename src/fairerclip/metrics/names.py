@@ -80,18 +80,20 @@ RETRIEVAL = {
     "max_skew": Figure("MaxSkew", "MaxSkew", "number", "lower"),
     "min_skew": Figure("MinSkew", "MinSkew", "number", "higher"),
     "ndkl": Figure("NDKL", "NDKL", "number", "lower"),
+    "kl": Figure("KL@k", "KL", "number", "lower"),
+    "bias": Figure("Bias@k", "Bias@k", "number", None),
     "precision": Figure("Precision", "Precision", "percent", "higher"),
     "recall": Figure("Recall", "Recall", "percent", "higher"),
 }
 """Figures of the top k of a ranking, in the order in which they are shown."""
-PEERS = {
-    "kl": Figure("KL divergence of the top k", "KL", "number", "lower"),
-    "bias": Figure("Bias@k", "Bias@k", "number", None),
+AUC = {
+    "overall": Figure("AUC of all rows", "AUC", "percent", "higher"),
     "worst_auc": Figure("Worst-group AUC", "Worst AUC", "percent", "higher"),
     "auc_gap": Figure("Gap of AUC between groups", "AUC gap", "gap", "lower"),
-    "able": Figure("ABLE", "ABLE", "percent", "higher"),
 }
-"""Figures that other tools print: functions of `fairerclip.metrics` compute them, and files of results lack them."""
+"""Figures of class scores, in the order in which they are shown."""
+ABLE = Figure("ABLE", "ABLE", "percent", "higher")
+"""Harmonic mean of an accuracy and of exp(−MaxSkew)."""
 DRIFT = {
     "spearman": Figure("Rank correlation with zero-shot", "Rank correlation", "number", "higher"),
     "spearman_within": Figure(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,11 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.array_task import task_from_arrays
+from fairerclip.auditing.audit_options import AuditOptions
 from fairerclip.auditing.finding_results import Finding, Recommendation
 from fairerclip.auditing.recommendation import recommend
 from fairerclip.auditing.results import AuditResults
 from fairerclip.auditing.results_display import results_html
-from fairerclip.auditing.run import AuditOptions, audit_task
+from fairerclip.auditing.run import audit_task
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.data import Task
 from fairerclip.data.stores import EmbeddingStore
@@ -105,6 +106,7 @@ def audit(
     model: FairerCLIP | FairerCLIPSearch | Baseline | EmbeddingMitigator | None = None,
     split: str | None = None,
     k: int | None = None,
+    pair: Sequence[Any] | None = None,
     permutations: int = 199,
     confidence: float = 0.95,
     seed: int = 0,
@@ -133,8 +135,9 @@ def audit(
         Integer classes of a model are the codes of a task's classes.
     split : str, optional
         Split of a task to report on; by default test, else val, else train.
-    k : int, optional
-        Number of top results of a search; by default 1000, or a quarter of the rows if there are fewer than 4000.
+    k, pair : int and sequence of two values, optional
+        Number of top results of a search, by default 1000, or a quarter of the rows if there are fewer than 4000; and
+        the two groups of Bias@k, by default both where there are exactly two (crossed values as "female, old").
     permutations, confidence, seed, progress : int, float, int, callable
         Permutations for p-values, level of intervals, seed; function that is called after each part with (done, total).
 
@@ -147,9 +150,25 @@ def audit(
     prepare = _of_task if isinstance(X, Task) else _of_arrays
     experiment, names = prepare(X, sensitive_features, classes, split, given)
     after = None if model is None else _named_model(model, names, X)
+    options = AuditOptions(
+        split=split, k=k, pair=_texts(pair), permutations=permutations, confidence=confidence, seed=seed
+    )
+    return _audited(experiment, options, after, progress)
+
+
+def _texts(pair: Sequence[Any] | None) -> tuple[str, ...] | None:
+    """Return the groups of a pair by the names that they have in results; a text alone is one group."""
+    return None if pair is None else tuple(map(str, [pair] if isinstance(pair, str) else pair))
+
+
+def _audited(
+    experiment: Experiment,
+    options: AuditOptions,
+    after: AnyModel | EmbeddingMitigator | None,
+    progress: Callable[[int, int], None],
+) -> Audit:
     if after is None and experiment.text is None:
         raise PromptError("there is nothing to audit: give text= for zero-shot prediction, or model=")
-    options = AuditOptions(split=split, k=k, permutations=permutations, confidence=confidence, seed=seed)
     results, _ = audit_task(experiment, options, model=after, fitted=True, progress=progress)
     task = results.task.model_copy(update={"file": None})  # a Task does not know its file
     return Audit(results.model_copy(update={"task": task}))

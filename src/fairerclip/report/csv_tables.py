@@ -24,7 +24,16 @@ from fairerclip.auditing.results import (
 )
 from fairerclip.auditing.validation import Part
 from fairerclip.data.io.csv_table import csv_bytes
-from fairerclip.metrics.names import DEPENDENCE, DRIFT, FIGURES, PROBE, REPRESENTATION, RETRIEVAL, figure_of
+from fairerclip.metrics.names import (
+    AUC,
+    DEPENDENCE,
+    DRIFT,
+    FIGURES,
+    PROBE,
+    REPRESENTATION,
+    RETRIEVAL,
+    figure_of,
+)
 from fairerclip.report.query_tables import LOW, PRECISION
 
 Row = dict[str, str | float | None]
@@ -112,6 +121,17 @@ def _scores(results: AuditResults) -> Iterable[Row]:
                 yield {"stage": stage, **_of(group, "y s name"), "from": low, "to": high, "n": n}
 
 
+def _auc(results: AuditResults) -> Iterable[Row]:
+    for stage, report in present_stages(results.auc).items():
+        for group in report.groups:
+            about: Row = {"stage": stage, "measure": "auc", "label": AUC["overall"].short}
+            yield {**about, "s": group.s, "n": group.n, **_of(group.auc, ESTIMATE)}
+        for name, figure in AUC.items():
+            about = {"stage": stage, "measure": name, "label": figure.label}
+            s = report.worst if name == "worst_auc" else None
+            yield {**about, "s": s, "n": None, **_of(getattr(report, name) or Measured(), ESTIMATE)}
+
+
 def _picture(results: AuditResults) -> Iterable[Row]:
     groups = results.picture.groups if results.picture else ()
     for stage, part in present_stages(results.picture).items():
@@ -151,27 +171,29 @@ def _retrieval(results: AuditResults) -> Iterable[Row]:
     section = results.retrieval
     if section is None:
         return
+    pair = None if section.pair is None else " against ".join(section.pair)
     for query in section.queries:
         about: Row = {"query": query.name, "prompt": query.prompt, "k": section.k}
         for stage, ranked in present_stages(query).items():
-            yield from _measures({**about, "stage": stage}, ranked)
-        yield from _measures({**about, "stage": "change"}, query.changes)
-        yield from _measures({**about, "stage": "drift"}, query.drift)
+            yield from _measures({**about, "stage": stage}, ranked, pair)
+        yield from _measures({**about, "stage": "change"}, query.changes, pair)
+        yield from _measures({**about, "stage": "drift"}, query.drift, pair)
     about = {"query": ALL_QUERIES, "prompt": None, "k": section.k}
     for stage, mean in present_stages(section.mean).items():
-        yield from _measures({**about, "stage": stage}, mean)
-    yield from _measures({**about, "stage": "change"}, section.mean.changes)
+        yield from _measures({**about, "stage": stage}, mean, pair)
+    yield from _measures({**about, "stage": "change"}, section.mean.changes, pair)
 
 
 def _measures(
-    about: Row, part: RankedStage | SkewFigures | SkewChanges | DriftFigures | None
+    about: Row, part: RankedStage | SkewFigures | SkewChanges | DriftFigures | None, pair: str | None
 ) -> Iterable[Row]:
     for name, figure in (RETRIEVAL | DRIFT).items():
         measure = getattr(part, name, None)
         if measure is not None:
             value = measure.value if isinstance(measure, Measured) else measure.difference
             row: Row = {**about, "measure": name, "label": figure.label}
-            yield {**row, "value": value, "low": measure.low, "high": measure.high}
+            row |= {"value": value, "low": measure.low, "high": measure.high}
+            yield {**row, "pair": pair if name == "bias" else None}
 
 
 def _retrieval_groups(results: AuditResults) -> Iterable[Row]:
@@ -311,6 +333,7 @@ TABLES: dict[str, Callable[[AuditResults], Iterable[Row]]] = {
     "confusion": _confusion,
     "seeds": _seeds,
     "scores": _scores,
+    "auc": _auc,
     "picture": _picture,
     "plane": _plane,
     "plane_groups": _plane_groups,

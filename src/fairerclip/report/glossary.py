@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairerclip.metrics.names import FIGURES, RETRIEVAL
+from fairerclip.metrics.names import AUC, FIGURES, RETRIEVAL
 
 GLOSSARY: dict[str, str] = {
     "Zero-shot": "The model as it is: an image gets the class whose description is most similar. No training.",
@@ -26,6 +26,18 @@ GLOSSARY: dict[str, str] = {
     ),
     RETRIEVAL["ndkl"].short: (
         "Distance of the whole order of results from an order in proportion; 0 is in proportion."
+    ),
+    RETRIEVAL["kl"].short: (
+        "Kullback-Leibler divergence: how far the shares of groups among the first results are from their shares of "
+        "all rows. 0 is in proportion."
+    ),
+    RETRIEVAL["bias"].short: (
+        "Of two groups among the first results: the difference of their numbers over their sum. 0 is equal numbers, 1 "
+        "and −1 are one group alone."
+    ),
+    AUC["overall"].short: (
+        "How well scores separate a class from the others: how often a row of the class has a higher score than "
+        "another row. 50 % is chance."
     ),
     "Interval": (
         "Range in brackets. One of 95 % would hold the true figure in 95 of 100 such tests. A change is clear if its "

@@ -34,7 +34,7 @@ def render_markdown(results: AuditResults) -> str:
     groups = [*tables.accuracy_tables(results), *tables.error_tables(results)]
     sections = {
         "Groups": tables_with_notes(groups),
-        "Scores": tables_with_notes(tables.score_tables(results)),
+        "Scores": tables_with_notes([*tables.score_tables(results), *tables.auc_tables(results)]),
         "Picture": _picture(results),
         "Trade-off": trade_off(results),
         "Retrieval": retrieval(results),

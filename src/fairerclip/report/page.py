@@ -27,7 +27,7 @@ from fairerclip.report.answer_picture import answer_picture
 from fairerclip.report.assets import asset, asset_hash, template_environment
 from fairerclip.report.command import MISSING, filled, known_command
 from fairerclip.report.glossary import GLOSSARY
-from fairerclip.report.stage_rows import figure_rows, group_rows
+from fairerclip.report.stage_rows import auc_rows, figure_rows, group_rows
 
 _BACKTICKS = re.compile("`([^`]+)`")
 _IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
@@ -86,6 +86,9 @@ def _parts(results: AuditResults) -> dict[str, Any]:
         "trade": page_parts.trade(results, cards),
         "group_rows": group_rows(results.groups),
         "figure_rows": figure_rows(results.groups),
+        "auc_rows": auc_rows(results.auc),
+        "about_auc": phrases.about_auc(results),
+        "about_bias": phrases.about_bias(results.retrieval) if results.retrieval else None,
         "seed_rows": page_parts.seed_rows(results),
         "count_rows": page_parts.count_rows(results),
         "confusion": page_parts.confusion(results),

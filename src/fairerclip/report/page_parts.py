@@ -44,7 +44,7 @@ GISTS = {
     "groups": "Every group with its interval, and all figures.",
     "explorer": "Every strength of mitigation, group by group.",
     "confusion": "Which classes are taken for which others, by value of S.",
-    "scores": "How far from the decision the rows of each group are.",
+    "scores": "How far from the decision the rows of each group are, and how well scores separate the classes.",
     "picture": "Where rows of each class and value lie.",
     "retrieval": "Who is shown among the first results of each prompt.",
     "queries": "Who is shown for any other text.",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fairerclip._util.clean_text import cleaned, with_short_names
 from fairerclip._util.numbers import significant
 from fairerclip.auditing import model_facts
-from fairerclip.auditing.group_results import Stage
+from fairerclip.auditing.group_results import Stage, present_stages
 from fairerclip.auditing.mitigator_facts import source_sentences
-from fairerclip.auditing.results import AuditResults, check_results
+from fairerclip.auditing.results import AuditResults, RetrievalSection, check_results
 
 ZERO_SHOT = "zero-shot"
 EMBEDDINGS: dict[Stage, str] = {"before": "image embeddings", "after": "mitigated embeddings"}
@@ -63,6 +63,29 @@ def stage_names(results: AuditResults) -> dict[Stage, str]:
 def about_model(results: AuditResults) -> list[str]:
     """Return sentences on how the model was made; none without a model."""
     return [] if results.model is None else model_facts.about_model(results.model)
+
+
+def about_auc(results: AuditResults) -> str:
+    """Return sentences on what the AUC of the results is, and on the groups that have none; empty without AUC."""
+    report = next(iter(present_stages(results.auc).values()), None)
+    if report is None:
+        return ""
+    of = f"of class {report.positive}" if report.positive else "mean over classes, each against the others"
+    missing = ", ".join(report.left_out)
+    return f"AUC of the scores, {of}; 50 % is chance." + (
+        f" Left out, because they lack rows of a class: {missing}." if missing else ""
+    )
+
+
+def about_bias(section: RetrievalSection) -> str | None:
+    """Return a sentence on the sign of Bias@k of a section; None without a pair."""
+    if section.pair is None:
+        return None
+    first, second = section.pair
+    return (
+        f"Bias@k is from −1 to 1: positive if more rows of {first} than of {second} are among them, whatever their "
+        "shares of all rows."
+    )
 
 
 def people(results: AuditResults) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fairerclip._util.numbers import Kind
+from fairerclip.auditing.auc_results import AucSection
 from fairerclip.auditing.group_results import (
     FigureChange,
     GroupAccuracyChange,
@@ -17,7 +19,7 @@ from fairerclip.auditing.group_results import (
     Stage,
     present_stages,
 )
-from fairerclip.metrics.names import FIGURES, Figure
+from fairerclip.metrics.names import AUC, FIGURES, Figure
 
 Change = FigureChange | GroupAccuracyChange | MeasuredChange | RecallGap
 """A difference with its interval."""
@@ -40,6 +42,15 @@ class FigureRow(NamedTuple):
     figure: Figure
     stages: dict[Stage, Measured]
     change: FigureChange | None
+
+
+class AucRow(NamedTuple):
+    """AUC of a group of ``n`` rows, or a figure over all groups: its value at each stage that has it."""
+
+    name: str
+    n: int | None
+    kind: Kind
+    stages: dict[Stage, Measured]
 
 
 def group_rows(groups: GroupsSection | None) -> list[GroupRow]:
@@ -65,6 +76,21 @@ def figure_rows(groups: GroupsSection | None) -> list[FigureRow]:
         if reports and (known or name in changes):
             rows.append(FigureRow(name, figure, known, changes.get(name)))
     return rows
+
+
+def auc_rows(section: AucSection | None) -> list[AucRow]:
+    """Return a row for each group that has an AUC, then the figures over all groups."""
+    stages = present_stages(section)
+    rows: dict[str, AucRow] = {}
+    for stage, report in stages.items():
+        for group in report.groups:
+            row = rows.setdefault(group.s, AucRow(group.name, group.n, AUC["overall"].kind, {}))
+            row.stages[stage] = group.auc
+    over_groups = []
+    for name, figure in AUC.items():
+        known = {stage: getattr(report, name) for stage, report in stages.items() if getattr(report, name)}
+        over_groups += [AucRow(figure.label, None, figure.kind, known)] if known else []
+    return [*rows.values(), *over_groups]
 
 
 def worst_at(plane: PlaneSection, point: PlanePoint | PlaneBaseline) -> tuple[str | None, Measured]:

@@ -39,12 +39,14 @@ from fairerclip.metrics.names import (
     RETRIEVAL,
     figure_of,
 )
-from fairerclip.report.phrases import EMBEDDINGS, fewest_rows, how_chosen, stage_names
+from fairerclip.report.phrases import EMBEDDINGS, about_auc, about_bias, fewest_rows, how_chosen, stage_names
 from fairerclip.report.query_tables import SHOWN, query_tables
 from fairerclip.report.result_table import Cell, Content, ResultTable
-from fairerclip.report.stage_rows import Change, figure_rows, group_rows, worst_at
+from fairerclip.report.stage_rows import Change, auc_rows, figure_rows, group_rows, worst_at
 
 SKEWS = ("max_skew", "ndkl")
+"""Figures of rankings that are shown first."""
+OVERVIEW = (*SKEWS, "kl", "bias")
 """Figures of rankings that an overview shows."""
 T = TypeVar("T")
 Tables = list[ResultTable]
@@ -160,6 +162,19 @@ def score_tables(results: AuditResults) -> Tables:
     return [ResultTable("Scores by group", columns, rows, note, left=2)]
 
 
+def auc_tables(results: AuditResults) -> Tables:
+    """Return a table of the AUC of class scores in each group, of the worst one and of the gap."""
+    stages, names = present_stages(results.auc), stage_names(results)
+    rows: list[list[Content]] = [
+        [row.name, row.n, *(_cell(row.stages.get(stage), row.kind) for stage in stages)]
+        for row in auc_rows(results.auc)
+    ]
+    if not rows:
+        return []
+    columns = ["value", "n", *(names[stage] for stage in stages)]
+    return [ResultTable("AUC by sensitive value [interval]", columns, rows, about_auc(results))]
+
+
 def _quantile(histogram: ScoreHistogram, counts: Sequence[int], q: float) -> float | None:
     """Return the centre of the bin that holds the quantile."""
     for ends, reached in zip(pairwise(histogram.edges), accumulate(counts), strict=True):
@@ -247,6 +262,8 @@ def ranking_tables(results: AuditResults, figures: Collection[str] = tuple(RETRI
         f"Rows of the {section.split} split. A MinSkew of {NOTHING} means that a group is not among them. Changes of "
         "precision and recall are in points."
     )
+    sign = about_bias(section) if "bias" in figures else None
+    note = note if sign is None else f"{note} {sign}"
     moved = [
         [query.name, *(_cell(getattr(query.drift, name), figure.kind) for name, figure in DRIFT.items())]
         for query in section.queries
@@ -359,7 +376,8 @@ def overview(results: AuditResults) -> Tables:
     """Return the tables that are printed on a terminal."""
     return [
         *accuracy_tables(results),
-        *ranking_tables(results, SKEWS),
+        *auc_tables(results),
+        *ranking_tables(results, OVERVIEW),
         *query_tables(results, SHOWN),
         *probe_tables(results),
         *dependence_tables(results),

@@ -24,6 +24,7 @@ from fairerclip.data import Task
 from fairerclip.embedding.strength_path import mean_over_queries
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
+from fairerclip.metrics import able
 from fairerclip.study.compare import GRADIENT_SPLITS, runs_by_method
 from fairerclip.study.comparison import FailedRun, PairedChange, SeedMean, StudySoftware
 from fairerclip.study.fit_mitigator import FLOOR, queries_of, ranked_split
@@ -49,8 +50,8 @@ from fairerclip.study.ranking_run import (
 )
 from fairerclip.study.split_figures import CONFIDENCE, half_width, levelled_mean, overlap_ratio
 
-NUMBERS = ("max_skew", "ndkl", "rank_correlation", "low_correlation", "average_precision")
-SKEWS = ("max_skew", "ndkl")
+NUMBERS = ("max_skew", "ndkl", "kl", "rank_correlation", "low_correlation", "average_precision")
+SKEWS = ("max_skew", "ndkl", "kl")
 """Figures from 0 to the logarithm of the number of rows; the others are from −1 to 1."""
 
 
@@ -300,13 +301,23 @@ def _figures(
                 "max_skew": _over_queries(attribute.skews),
                 "rank_correlation": _over_queries(attribute.correlations),
             }
-        found.append(RankingFigures(attribute=attribute.attribute, **numbers))
+        both = _over_runs(key, runs, partial(_able, place), (0.0, 1.0), ratio)
+        found.append(RankingFigures(attribute=attribute.attribute, able=both, **numbers))
     return tuple(found)
 
 
 def _number(place: int, name: str, run: RankingRun) -> float | None:
     """Return a figure of a run for the attribute at a place."""
     value: float | None = getattr(run.attributes[place], name)
+    return value
+
+
+def _able(place: int, run: RankingRun) -> float | None:
+    """Return ABLE of a run for the attribute at a place; None without an accuracy on an unrelated task."""
+    if run.unrelated_accuracy is None:
+        return None
+    skew = max(0.0, run.attributes[place].max_skew)  # rounding may make a proportional ranking negative
+    value: float = able(run.unrelated_accuracy, skew).value
     return value
 
 

@@ -9,12 +9,13 @@ from typing import Any
 
 from fairerclip._util.files import atomic_folder, check_folder
 from fairerclip.applying.apply import AnyModel
+from fairerclip.auditing.audit_options import AuditOptions
 from fairerclip.auditing.group_results import PlaneSection
 from fairerclip.auditing.model_results import Labels
 from fairerclip.auditing.results import FILE_NAME as RESULTS
 from fairerclip.auditing.results import AuditResults, write_results
 from fairerclip.auditing.run import STEPS as AUDIT_STEPS
-from fairerclip.auditing.run import AuditOptions, audit_task, audited_split
+from fairerclip.auditing.run import audit_task, audited_split
 from fairerclip.data import open_task
 from fairerclip.data.io.csv_table import write_table
 from fairerclip.errors import LabelError, OutputExistsError

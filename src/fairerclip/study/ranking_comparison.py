@@ -23,10 +23,11 @@ FILES = ("rankings.html", "rankings.md", "rankings.json")
 class RankedAttribute(Part):
     """Figures of the rankings by all queries, over the groups of one attribute.
 
-    ``max_skew``, ``ndkl`` and ``rank_correlation`` (with the original scores, inside groups) are means over queries;
-    ``skews`` and ``correlations`` are those of each query, which ``rankings.json`` leaves out. ``low_correlation`` is
-    the 5th percentile over queries and groups. ``average_precision`` is the mean change inside groups over
-    ``known_queries``, the queries whose right answers the task knows.
+    ``max_skew``, ``ndkl``, ``kl`` and ``rank_correlation`` (with the original scores, inside groups) are means over
+    queries; ``skews`` and ``correlations`` are those of each query, which ``rankings.json`` leaves out.
+    ``low_correlation`` is the 5th percentile over queries and groups. ``average_precision`` is the mean change inside
+    groups over ``known_queries``, the queries whose right answers the task knows. Runs of earlier versions have no
+    ``kl``.
     """
 
     attribute: Words
@@ -35,6 +36,7 @@ class RankedAttribute(Part):
     max_skew: Number
     skews: Many[Number] = ()
     ndkl: Number
+    kl: Number | None = None
     rank_correlation: Number
     correlations: Many[Number] = ()
     low_correlation: Number
@@ -46,14 +48,15 @@ class RankingRun(Answer):
     """One method on the splits of the task, or on the resampled split with this seed.
 
     ``reached_floor`` tells whether a setting kept enough of the order inside groups on the validation rows;
-    ``unrelated`` is the change of the zero-shot accuracy on an unrelated task. Times, memory and size are as in a
-    comparison of classifiers.
+    ``unrelated`` is the change of the zero-shot accuracy on an unrelated task, ``unrelated_accuracy`` this accuracy
+    with the method, which runs of earlier versions lack. Times, memory and size are as in a comparison of classifiers.
     """
 
     seed: Count
     split: Words
     attributes: Many[RankedAttribute]
     unrelated: Number | None = None
+    unrelated_accuracy: Number | None = None
     chosen: Settings
     candidates: Count
     reached_floor: Boolean
@@ -65,14 +68,20 @@ class RankingRun(Answer):
 
 
 class RankingFigures(Part):
-    """Figures of one method for one attribute: intervals are over queries, or over resampled splits for new rows."""
+    """Figures of one method for one attribute: intervals are over queries, or over resampled splits for new rows.
+
+    ``able`` is ABLE of the accuracy on the unrelated task and MaxSkew. ``kl`` and ``able`` are None if a run lacks
+    them.
+    """
 
     attribute: Words
     max_skew: SeedMean
     ndkl: SeedMean
+    kl: SeedMean | None = None
     rank_correlation: SeedMean
     low_correlation: SeedMean
     average_precision: SeedMean | None = None
+    able: SeedMean | None = None
 
 
 class RankingRow(Part):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairerclip._util.clean_text import shorten
-from fairerclip._util.numbers import change, number, setting
-from fairerclip.metrics.names import DRIFT, RETRIEVAL
+from fairerclip._util.numbers import Kind, change, number, setting
+from fairerclip.metrics.names import ABLE, DRIFT, RETRIEVAL
 from fairerclip.report.answer_page import (
     BEST,
     NEAR,
@@ -36,7 +36,15 @@ COLUMNS = (
     "5th percentile",
     "Mitigator minus this",
 )
-MORE = ("Method", "Attribute", RETRIEVAL["ndkl"].short, "Average precision, points", "Unrelated task, points")
+MORE = (
+    "Method",
+    "Attribute",
+    RETRIEVAL["ndkl"].short,
+    RETRIEVAL["kl"].short,
+    "Average precision, points",
+    "Unrelated task, points",
+    ABLE.short,
+)
 COSTS = ("Method", "fit, s", "choice, s", "memory, MB", "parameters", "candidates")
 
 
@@ -255,15 +263,24 @@ def _more_words(comparison: RankingComparison) -> list[str]:
     ]
     if comparison.task.unrelated:
         words.append(
-            f"Unrelated task: change of the zero-shot accuracy on {shorten(comparison.task.unrelated, 60)}."
+            f"Unrelated task: change of the zero-shot accuracy on {shorten(comparison.task.unrelated, 60)}. "
+            f"{ABLE.label}: the harmonic mean of this accuracy with the method and of exp(−MaxSkew); higher is better."
         )
     return words
 
 
 def _more(row: RankingRow, figures: RankingFigures, resampled: bool) -> list[Content]:
     """Return a row of further figures; only those of several splits have intervals."""
-    changes = [
-        Cell(found.mean, "change", *((found.low, found.high) if resampled else ())) if found else None
-        for found in (figures.average_precision, row.unrelated)
+    kinds: list[tuple[SeedMean | None, Kind]] = [
+        (figures.ndkl, "number"),
+        (figures.kl, "number"),
+        (figures.average_precision, "change"),
+        (row.unrelated, "change"),
+        (figures.able, ABLE.kind),
     ]
-    return [row.title, figures.attribute, Cell(figures.ndkl.mean, "number"), *changes]
+    ends = [(found.low, found.high) if found and resampled else () for found, _ in kinds]
+    cells = [
+        Cell(found.mean, kind, *end) if found else None
+        for (found, kind), end in zip(kinds, ends, strict=True)
+    ]
+    return [row.title, figures.attribute, *cells]

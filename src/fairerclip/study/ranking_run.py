@@ -27,7 +27,7 @@ from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.strength_path import LOW_SHARE, STRENGTHS
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
-from fairerclip.metrics import average_precision, correlation_inside_groups, max_skew, ndkl
+from fairerclip.metrics import average_precision, correlation_inside_groups, kl_at_k, max_skew, ndkl
 from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.study.fit_mitigator import mitigator_arguments, queries_of, ranked_split
 from fairerclip.study.method import Method, Parameters, make
@@ -237,7 +237,7 @@ def run_ranking(
         seed=seed,
         split=split,
         attributes=attributes,
-        unrelated=None if unrelated is None else unrelated_change(model, unrelated),
+        **({} if unrelated is None else unrelated_figures(model, unrelated)),
         chosen={**method.fixed, **chosen},
         candidates=candidates,
         reached_floor=reached,
@@ -326,6 +326,7 @@ def _measured(
         max_skew=float(skews.mean()),
         skews=tuple(skews.tolist()),
         ndkl=float(np.mean(ndkl(scores, judged.groups, k=judged.k))),
+        kl=float(np.mean(kl_at_k(scores, judged.groups, judged.k))),
         rank_correlation=float(per_query.mean()),
         correlations=tuple(per_query.tolist()),
         low_correlation=float(np.nanquantile(correlations, LOW_SHARE)),
@@ -366,12 +367,12 @@ def known_answers(experiment: Experiment, rows: Split) -> Iterator[tuple[F64, ND
             yield np.asarray(value.text, dtype=np.float64), np.asarray(rows.s[name])
 
 
-def unrelated_change(model: Baseline, task: Task) -> float:
-    """Return by how much the zero-shot accuracy on another task's test rows changes under the maps of a model."""
+def unrelated_figures(model: Baseline, task: Task) -> dict[str, float]:
+    """Return the zero-shot accuracy on another task's test rows under the maps of a model, and its change."""
     X, y, text = unrelated_rows(task)
-    before = (unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1)
-    after = model.query_scores(X, text).argmax(axis=1)
-    return float(np.mean(after == y) - np.mean(before == y))
+    before = np.mean((unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1) == y)
+    after = np.mean(model.query_scores(X, text).argmax(axis=1) == y)
+    return {"unrelated": float(after - before), "unrelated_accuracy": float(after)}
 
 
 def unrelated_rows(task: Task) -> tuple[NDArray[Any], NDArray[Any], F64]:

@@ -20,7 +20,7 @@ from fairerclip.auditing.group_results import (
     ScoreHistogram,
     ScoresSection,
 )
-from fairerclip.auditing.sections.retrieval import class_columns
+from fairerclip.auditing.sections.retrieval import class_scores
 from fairerclip.data import Split
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.experiment import UNKNOWN, Experiment
@@ -38,7 +38,7 @@ class Cells:
         y, s = experiment.labels(split)
         known = (y != UNKNOWN) & (s != UNKNOWN)
         self.rows = np.flatnonzero(known)
-        self.y = y[known]
+        self.y, self.s = y[known], s[known]
         pairs, self.codes = np.unique(np.column_stack([y[known], s[known]]), axis=0, return_inverse=True)
         self.codes = self.codes.ravel()
         sizes = np.bincount(self.codes, minlength=len(pairs))
@@ -53,14 +53,12 @@ def scores_section(experiment: Experiment, split: Split, model: AnyModel | None)
     if experiment.text is None and model is None:
         return None
     cells = Cells(experiment, split)
-    X = split.X[cells.rows]
     if len(experiment.classes) == 2:
         label = f"score of “{experiment.classes[1]}” minus score of “{experiment.classes[0]}”"
     else:
         label = "score of the true class minus the best other score"
-    before = None if experiment.text is None else experiment.cosines(X)
-    after = None if model is None else model.scores(X)[:, class_columns(model, experiment)]
-    margins = [None if scores is None else _margin(scores, experiment, cells) for scores in (before, after)]
+    stages = class_scores(experiment, split.X[cells.rows], model)
+    margins = [None if scores is None else _margin(scores, experiment, cells) for scores in stages]
     return ScoresSection(
         label=label,
         before=None if margins[0] is None else _histogram(margins[0], cells),

@@ -34,6 +34,10 @@ class GroupAuc:
     n: int
     auc: Estimate
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready copy; the sensitive value is text."""
+        return {"s": str(self.s), "name": self.name, "n": self.n, "auc": self.auc.as_dict()}
+
 
 @dataclass(frozen=True)
 class AucReport:
@@ -70,6 +74,20 @@ class AucReport:
     positive: Any
     left_out: tuple[str, ...]
     confidence: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return a JSON-ready copy: labels are text, and ``worst`` is the name of the group."""
+        return {
+            "groups": [group.as_dict() for group in self.groups],
+            "overall": self.overall.as_dict(),
+            "worst": self.worst.name,
+            "worst_auc": self.worst_auc.as_dict(),
+            "auc_gap": None if self.auc_gap is None else self.auc_gap.as_dict(),
+            "classes": [str(label) for label in self.classes],
+            "positive": None if self.positive is None else str(self.positive),
+            "left_out": list(self.left_out),
+            "confidence": self.confidence,
+        }
 
 
 def auc_report(

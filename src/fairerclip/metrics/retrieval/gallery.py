@@ -35,9 +35,7 @@ from fairerclip.metrics.retrieval.top_rows import TopRows, checked_cut, resample
 EXTREMES = (("max_skew", 1), ("min_skew", -1))
 """Figures that are extremes over groups: 1 for the largest log-ratio, −1 for the smallest."""
 DIVERGENCES = ("ndkl", "kl")
-FIGURES = ("max_skew", "min_skew", "ndkl", "precision", "recall")
-"""Figures of files of results."""
-ALL_FIGURES = (*FIGURES, "kl", "bias")
+FIGURES = ("max_skew", "min_skew", "ndkl", "kl", "bias", "precision", "recall")
 
 HALF_SAMPLES = 200
 """Number of random halves of the gallery, from which the standard errors of NDKL and KL are computed."""
@@ -118,15 +116,16 @@ class Divergences:
     The deviation of the halves from the whole estimates the standard error where the figure is smooth in the rows, and
     over-estimates it in a fair ranking, where the figure falls with the number of rows. The mixture covers rankings
     that show one group only, whose halves are all equal: its share of the reference is the largest that k rows fail to
-    show with probability 0.025.
+    show with probability 0.025. No upper end is above ``most``, the largest possible figure.
     """
 
     value: FloatArray
     halves: FloatArray
     mixed: FloatArray
+    most: float
 
     def __getitem__(self, part: slice) -> Divergences:
-        return Divergences(self.value[part], self.halves[:, part], self.mixed[part])
+        return Divergences(self.value[part], self.halves[:, part], self.mixed[part], self.most)
 
     def mean(self) -> Divergences:
         """Return the mean over queries (1,)."""
@@ -134,6 +133,7 @@ class Divergences:
             self.value.mean(keepdims=True),
             self.halves.mean(axis=1, keepdims=True),
             self.mixed.mean(keepdims=True),
+            self.most,
         )
 
     def limits(self, confidence: float) -> tuple[FloatArray, FloatArray]:
@@ -145,7 +145,7 @@ class Divergences:
             low = np.maximum(np.minimum(self.value - reach, self.mixed), 0.0)
             # Divergences are sums of squares to first order, so errors grow with their roots: the end is (√v + r/2√v)².
             beyond = np.divide(reach**2, 4 * self.value, out=np.zeros_like(reach), where=self.value > 0)
-            return low, self.value + reach + beyond
+            return low, np.maximum(self.value, np.minimum(self.value + reach + beyond, self.most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +233,9 @@ def _divergences(gallery: Gallery, ranked: Sequence[TopRows], rng: np.random.Gen
         kept[rng.permutation(n)[:half]] = True
         cut = max(1, round(k * half / n))
         replicate[:] = [_ndkl_and_kl(gallery, ranking, hot, kept, cut) for ranking in ranked]
-    return [Divergences(value[:, i], halves[:, :, i], mixed[:, i]) for i in range(2)]
+    # KL is largest if the smallest group alone is shown; the upper end of a value near 0 may be far above.
+    limits = (np.inf, float(-np.log(gallery.desired.min())) if gallery.complete else np.inf)
+    return [Divergences(value[:, i], halves[:, :, i], mixed[:, i], most) for i, most in enumerate(limits)]
 
 
 def _ndkl_and_kl(

@@ -19,7 +19,6 @@ from fairerclip.features.feature_map import RandomState
 from fairerclip.metrics.intervals import Estimate, PairedEstimate
 from fairerclip.metrics.label_codes import check_replicates, matrix
 from fairerclip.metrics.retrieval.gallery import (
-    ALL_FIGURES,
     FIGURES,
     Gallery,
     Sample,
@@ -50,10 +49,7 @@ class QueryFigures:
     bias: Estimate | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return a JSON-ready copy for files of results, without ``kl`` and ``bias``.
-
-        Values that are not finite become None.
-        """
+        """Return a JSON-ready copy; values that are not finite become None."""
         figures = {name: getattr(self, name) for name in FIGURES}
         return {name: None if figure is None else figure.as_dict() for name, figure in figures.items()}
 
@@ -89,6 +85,8 @@ class RetrievalReport:
         One per column of scores.
     mean : QueryFigures
         Means over queries.
+    pair : tuple of two labels, or None
+        The two groups of Bias@k: it is positive if the first is shown more often.
     confidence : float
         Confidence of the intervals.
     """
@@ -101,6 +99,7 @@ class RetrievalReport:
     shares: tuple[float, ...]
     queries: tuple[RankedGroups, ...]
     mean: QueryFigures
+    pair: tuple[Any, Any] | None
     confidence: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -170,9 +169,14 @@ def _header(report: RetrievalReport) -> dict[str, Any]:
         "n": report.n,
         "reference": report.reference,
         "ties": report.ties,
-        "groups": [", ".join(map(str, g)) if isinstance(g, tuple) else str(g) for g in report.groups],
+        "groups": _texts(report.groups),
         "shares": list(report.shares),
+        "pair": None if report.pair is None else _texts(report.pair),
     }
+
+
+def _texts(groups: tuple[Any, ...]) -> list[str]:
+    return [", ".join(map(str, group)) if isinstance(group, tuple) else str(group) for group in groups]
 
 
 def _changes_dict(changes: Changes) -> dict[str, Any]:
@@ -336,13 +340,16 @@ def _report(gallery: Gallery, sample: Sample, ties: str, confidence: float) -> R
         shares=tuple((np.bincount(gallery.codes) / gallery.n).tolist()),
         queries=queries,
         mean=_figures(mean),
+        pair=None
+        if gallery.pair is None
+        else (gallery.labels[gallery.pair[0]], gallery.labels[gallery.pair[1]]),
         confidence=confidence,
     )
 
 
 def _paired(before: QueryFigures, after: QueryFigures, intervals: Mapping[str, Any]) -> Changes:
     """Pair the figures of one query, or their means, with the interval of the difference."""
-    changes: dict[str, PairedEstimate | None] = dict.fromkeys(ALL_FIGURES)
+    changes: dict[str, PairedEstimate | None] = dict.fromkeys(FIGURES)
     for name, interval in intervals.items():
         changes[name] = PairedEstimate(getattr(before, name).value, getattr(after, name).value, *interval)
     return changes

@@ -262,7 +262,7 @@ def pair_codes(pair: Any, labels: list[Any]) -> tuple[int, int]:
     """Return the codes of the two values of Bias@k; raise if they are not two different groups."""
     values = [pair] if isinstance(pair, str) else list(pair)
     if len(values) != 2 or values[0] == values[1]:
-        raise ParameterError(f"pair must be two different values of groups; got {pair!r:.80}")
+        raise ParameterError(f"pair must be two different values of the groups {labels}; got {pair!r:.80}")
     unknown = [value for value in values if value not in labels]
     if unknown:
         raise LabelError(f"pair names {unknown[0]!r}, which is none of the groups {labels}")
