@@ -412,7 +412,9 @@ def methods_table(field: Path) -> list[str]:
         kind = method.estimator
         cells = [
             method.title,
-            f"`{method.key}`" if method.is_own or method.key in FITTABLE else f"`{method.key}`, `compare` only",
+            f"`{method.key}`"
+            if method.is_own or method.key in FITTABLE
+            else f"`{method.key}`, `compare` only",
             LEARNS_FROM[method.labels],
             *sensitive_needs(method),
             "yes" if method.needs_text else "if given" if method.is_own else "–",
