@@ -110,6 +110,13 @@ def test_options_of_a_fit_are_refused_where_nothing_is_fitted(option, task, run)
     one_line(run("audit", task, task, *option), option[0], "goes with one task")
 
 
+def test_a_bad_pair_is_refused_before_any_work_with_the_values_that_exist(task, run, tmp_path):
+    for pair in ("land background,sea", "land background", "sea,sea", ","):
+        for command in (("audit", task), ("report", task, "-o", tmp_path / "r.md")):
+            one_line(run(*command, "--pair", pair), "pair", "['land background', 'water background']")
+    one_line(run("audit", task, task, "--pair", "land,water"), "--pair", "goes with one task")
+
+
 def test_a_report_refuses_labels_without_a_fit(task, run, tmp_path):
     one_line(run("report", task, "--labels", "none", "-o", tmp_path / "r.html"), "--labels", "--mitigate")
 

@@ -98,6 +98,20 @@ def test_arrays_give_the_results_of_the_task_of_the_same_rows(made, found):
     assert found.results.model_dump(exclude=left_out) == expected.model_dump(exclude=left_out)
 
 
+def test_a_pair_is_given_by_the_values_of_the_rows_and_a_bad_one_is_refused(arrays, made):
+    codes = {
+        **arrays,
+        "sensitive_features": made.test.s["place"],
+        "sensitive_text": None,
+        "missing_label": -1,
+    }
+    with pytest.raises(LabelError, match=r"pair names '2', which is none of the groups \['0', '1'\]"):
+        audit(**codes | {"y": made.test.y, "text": made.text_target}, pair=(0, 2), **QUICK)
+    for pair in ("field", ("field",), ("field", "field")):
+        with pytest.raises(ParameterError, match=r"two different values of the groups \['field', 'lake'\]"):
+            audit(**arrays, pair=pair, **QUICK)
+
+
 def test_a_task_is_audited_as_it_is(made, passed):
     experiment, model = passed(made)
     assert experiment == Experiment.of(made)
