@@ -99,7 +99,7 @@ def test_results_of_earlier_versions_have_no_kl_bias_or_auc(document):
     assert results.auc is results.retrieval.pair is results.retrieval.queries[0].before.kl is None
     assert results.retrieval.queries[0].before.ndkl == full.retrieval.queries[0].before.ndkl
     text, whole = render_markdown(results), render_markdown(full)
-    names = [RETRIEVAL["kl"].label, escape(RETRIEVAL["bias"].label), AUC["worst_auc"].label]
+    names = [escape(figure.label) for figure in (RETRIEVAL["kl"], RETRIEVAL["bias"], AUC["worst_auc"])]
     assert [(name in text, name in whole) for name in names] == [(False, True)] * 3
     assert "Skew of the first hits" in render_page(results)
 
