@@ -6,6 +6,7 @@ import pytest
 
 from fairerclip import baselines
 from fairerclip.baselines import dfr, prism, sensitive_forest
+from fairerclip.baselines.contrastive_adapter import PUBLISHED
 from fairerclip.study.method import make
 from fairerclip.study.methods import FITTABLE
 
@@ -53,7 +54,14 @@ def test_clip_adapter_is_tried_first_with_the_ratio_and_the_width_of_its_paper()
 
 def test_the_contrastive_adapter_adds_up_gradients_as_published_in_a_comparison():
     method = FITTABLE["contrastive-adapter"]
-    assert make(method, method.candidates[0], seed=0).anchor_reduction == "sum"
+    assert [make(method, c, seed=0).anchor_reduction for c in method.candidates] == [
+        "sum",
+        "sum",
+        "mean",
+        "mean",
+    ]
+    for candidate, name in zip(method.candidates, ("waterbirds", "celeba"), strict=False):
+        assert candidate == PUBLISHED[name]
 
 
 @pytest.mark.parametrize(("values", "neighbours"), [(2, 100), (3, 10), (7, 10)])

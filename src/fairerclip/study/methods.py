@@ -160,10 +160,15 @@ Without labels it has one more: its start values are not a point of this grid.""
 
 
 def _contrastive() -> list[Parameters]:
-    """Return both published recipes, each with the published step size and with a larger one for unit rows."""
+    """Return both published recipes, as published and with averaged gradients of anchors.
+
+    Published are summed gradients and the step size of even epochs for both kinds of epoch, so that a contrastive step
+    is 128 times as long. Averaged ones allow a step size for unit rows, one of `RATES`.
+    """
     from fairerclip.baselines.contrastive_adapter import PUBLISHED
 
-    return [{**PUBLISHED[name], "lr": lr} for name in ("waterbirds", "celeba") for lr in (1e-3, 1e-2)]
+    averaged = {"anchor_reduction": "mean", "lr": 3e-2}
+    return [{**PUBLISHED[name], **other} for other in ({}, averaged) for name in ("waterbirds", "celeba")]
 
 
 def _fairerclip(labels: Literal["none", "target", "all"]) -> Method:
