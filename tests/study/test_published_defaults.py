@@ -6,7 +6,7 @@ import pytest
 
 from fairerclip import baselines
 from fairerclip.baselines import dfr, prism, sensitive_forest
-from fairerclip.baselines.contrastive_adapter import PUBLISHED
+from fairerclip.baselines.contrastive_adapter import PUBLISHED as RECIPES
 from fairerclip.study.method import make
 from fairerclip.study.methods import FITTABLE
 
@@ -61,7 +61,7 @@ def test_the_contrastive_adapter_adds_up_gradients_as_published_in_a_comparison(
         "mean",
     ]
     for candidate, name in zip(method.candidates, ("waterbirds", "celeba"), strict=False):
-        assert candidate == PUBLISHED[name]
+        assert candidate == RECIPES[name]
 
 
 @pytest.mark.parametrize(("values", "neighbours"), [(2, 100), (3, 10), (7, 10)])
