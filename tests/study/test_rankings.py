@@ -231,8 +231,15 @@ def test_the_answer_names_losses_first_and_leaves_out_who_scrambles_the_order():
     assert use.startswith("Use EmbeddingMitigator")
     sentence, _ = answer_of_rankings([rows[0], own], ["sex"], 0.9)
     assert "EmbeddingMitigator has the smallest skew for sex of 2 methods" in sentence
-    sentence, _ = answer_of_rankings([row("x", 0.01, 0.2)], ["sex"], 0.9)
+    sentence, use = answer_of_rankings([row("embedding", 0.01, 0.2)], ["sex"], 0.9)
     assert "no method keeps a rank correlation of 0.9" in sentence
+    assert use.startswith("Use none of them")
+
+
+def test_the_mitigator_is_recommended_only_where_it_was_compared():
+    sentence, use = answer_of_rankings([row("leace", 0.10, 0.95), row("x", 0.01, 0.2)], ["sex"], 0.9)
+    assert sentence == "“leace” has the smallest skew for sex and alone keeps the order (MaxSkew 0.100)."
+    assert use == "Compare with EmbeddingMitigator, too: name embedding among the methods."
 
 
 def test_what_cannot_be_compared_is_refused(gallery):

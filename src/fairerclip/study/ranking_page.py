@@ -87,7 +87,11 @@ def answer_of_rankings(
         before = f", {number(original.max_skew.mean)} before" if original else ""
         value = f"{RETRIEVAL['max_skew'].short} {number(_skew(best, attribute).mean)}{before}"
         kept = sum(keeps_order(row, attribute, floor) for row in rows)
-        among = f"of {kept} methods that keep the order inside groups"
+        among = (
+            f"of {kept} methods that keep the order inside groups"
+            if kept > 1
+            else "and alone keeps the order"
+        )
         if best.method == EMBEDDING:
             won.append(f"{TITLE} has the smallest skew for {attribute} {among} ({value})")
             continue
@@ -103,6 +107,10 @@ def answer_of_rankings(
             clearly.add(best.method)
     sentence = "; ".join([*lost, *won])
     sentence = f"{sentence[0].upper()}{sentence[1:]}."
+    if EMBEDDING not in [row.method for row in rows]:
+        return sentence, f"Compare with {TITLE}, too: name {EMBEDDING} among the methods."
+    if not any(best_for(rows, attribute, floor) for attribute in attributes):
+        return sentence, "Use none of them without a look at the order of its results: no method keeps it."
     if not clearly:
         return sentence, f"Use {TITLE}: no method that keeps the order has a clearly smaller skew."
     titles = " or ".join(named(row.title) for row in rows if row.method in clearly)
