@@ -237,7 +237,9 @@ def test_the_answer_names_losses_first_and_leaves_out_who_scrambles_the_order():
 
 
 def test_the_mitigator_is_recommended_only_where_it_was_compared():
-    sentence, use = answer_of_rankings([row("leace", 0.10, 0.95), row("x", 0.01, 0.2)], ["sex"], 0.9)
+    rows = [row("leace", 0.10, 0.95), row("x", 0.01, 0.2)]
+    alone = [entry.model_copy(update={"against": {}}) for entry in rows]
+    sentence, use = answer_of_rankings(alone, ["sex"], 0.9)
     assert sentence == "“leace” has the smallest skew for sex and alone keeps the order (MaxSkew 0.100)."
     assert use == "Compare with EmbeddingMitigator, too: name embedding among the methods."
 
