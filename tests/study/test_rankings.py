@@ -240,7 +240,7 @@ def test_the_mitigator_is_recommended_only_where_it_was_compared():
     rows = [row("leace", 0.10, 0.95), row("x", 0.01, 0.2)]
     alone = [entry.model_copy(update={"against": {}}) for entry in rows]
     sentence, use = answer_of_rankings(alone, ["sex"], 0.9)
-    assert sentence == "“leace” has the smallest skew for sex and alone keeps the order (MaxSkew 0.100)."
+    assert sentence == "Leace has the smallest skew for sex and alone keeps the order (MaxSkew 0.100)."
     assert use == "Compare with EmbeddingMitigator, too: name embedding among the methods."
 
 
