@@ -162,8 +162,7 @@ Without labels it has one more: its start values are not a point of this grid.""
 def _contrastive() -> list[Parameters]:
     """Return both published recipes, as published and with averaged gradients of anchors.
 
-    Published are summed gradients and the step size of even epochs for both kinds of epoch, so that a contrastive step
-    is 128 times as long. Averaged ones allow a step size for unit rows, one of `RATES`.
+    Sums make a contrastive step 128 times as long as averages, which allow a step size for unit rows, one of `RATES`.
     """
     from fairerclip.baselines.contrastive_adapter import PUBLISHED
 
