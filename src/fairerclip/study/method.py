@@ -13,7 +13,7 @@ Parameters = Mapping[str, Any]
 FitLabels = Literal["none", "target", "all", "validation"]
 """Labels that a fit uses: those of the training rows, or of the validation rows only."""
 Labels = Literal["none", "target", "all", "validation", "prediction"]
-"""Labels that a method needs: "prediction" are true sensitive values of the rows that it predicts, and none to fit."""
+"""Labels that a method needs: "prediction" are true sensitive values, also of the rows that it predicts."""
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ Without labels it has one more: its start values are not a point of this grid.""
 def _contrastive() -> list[Parameters]:
     """Return both published recipes, as published and with averaged gradients of anchors.
 
-    Sums make a contrastive step 128 times as long as averages, which allow a step size for unit rows, one of `RATES`.
+    With sums a contrastive step is 128 times as long. With averages the step size is one of `RATES`, for unit rows.
     """
     from fairerclip.baselines.contrastive_adapter import PUBLISHED
 
