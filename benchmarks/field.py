@@ -144,8 +144,14 @@ def difference(first: Sequence[MethodRun], second: Sequence[MethodRun], ratio: f
     values = np.array([100 * (one[k] - other[k]) for k in sorted(set(one) & set(other))])
     if len(values) < 2:
         return ""
-    half = half_width(values, ratio)
-    return f"{values.mean():+.1f} [{values.mean() - half:+.1f}, {values.mean() + half:+.1f}]"
+    return _signed(float(values.mean()), half_width(values, ratio))
+
+
+def _signed(mean: float, half: float) -> str:
+    """Return a difference with its interval, where the splits say anything about its spread."""
+    if not np.isfinite(half):
+        return f"{mean:+.1f} (equal on all splits)"
+    return f"{mean:+.1f} [{mean - half:+.1f}, {mean + half:+.1f}]"
 
 
 def task_table(folder: Path) -> list[str]:
@@ -222,9 +228,7 @@ class Against(NamedTuple):
     @property
     def shown(self) -> str:
         """The difference with its interval."""
-        return f"{self.mean:+.1f} [{self.mean - self.half:+.1f}, {self.mean + self.half:+.1f}]".replace(
-            "-", "−"
-        )
+        return _signed(self.mean, self.half).replace("-", "−")
 
     @property
     def verdict(self) -> str:

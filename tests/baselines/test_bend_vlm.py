@@ -9,7 +9,7 @@ from fairerclip.baselines import BendVLM, ZeroShot, load_baseline
 from fairerclip.baselines.bend_vlm import equalised
 from fairerclip.baselines.orth_proj import project, span
 from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.errors import ConstantSensitiveWarning, ExportError, ParameterError
+from fairerclip.errors import ConstantSensitiveWarning, ExportError, ParameterError, PromptError
 from fairerclip.export.model_computation import computation_of
 from fairerclip.metrics import max_skew
 
@@ -39,11 +39,12 @@ def test_a_bent_query_is_equally_similar_to_its_nearest_images_of_each_value(emb
     queries = unit_rows(np.random.default_rng(0).normal(size=(3, p)))
     rows = unit_rows(e.X).astype(np.float32).astype(float)
     for t, bent in zip(queries, model.transform_text(queries), strict=True):
+        projected = project(t[None], model._local(t))[0]
         means = []
         for value in range(n_sensitive):
             group = rows[e.s == value]
-            means.append(group[np.argsort(-(group @ t))[:7]].mean(axis=0))
-        assert np.ptp(np.array(means) @ t) > 1e-3
+            means.append(group[np.argsort(-(group @ projected))[:7]].mean(axis=0))
+        assert np.ptp(np.array(means) @ projected) > 1e-3
         assert np.ptp(np.array(means) @ bent) < 1e-7
 
 
@@ -67,9 +68,15 @@ def test_the_directions_are_those_of_the_sentences_where_there_are_any(embedding
     )
     query = unit_rows(rng.normal(size=(1, 20)))
     e0 = project(query, basis)[0]
-    assert_allclose(
-        model.transform_text(query), unit_rows(equalised(e0, model._means(query[0]))[None]), atol=1e-12
-    )
+    assert_allclose(model.transform_text(query), unit_rows(equalised(e0, model._means(e0))[None]), atol=1e-12)
+
+
+def test_sentences_that_make_no_pair_are_refused(embeddings):
+    e = embeddings(seed=2)
+    for sentences in ({0: e.text[:1], 1: e.text[1:]}, {0: e.text[[0, 0]], 1: e.text[[1, 1]]}):
+        given = {"text": e.text, "sensitive_text": e.sensitive_text, "counterfactual_text": sentences}
+        with pytest.raises(PromptError, match="no class with two different sentences"):
+            BendVLM(random_state=0).fit(e.X, **given)
 
 
 @pytest.mark.parametrize("n_sensitive", [2, 4])

@@ -46,6 +46,7 @@ from fairerclip.errors import (
     NonFiniteError,
     ParameterError,
     PromptOrderWarning,
+    RowTypeError,
     ShapeError,
     VanishedLabelWarning,
 )
@@ -338,6 +339,10 @@ def test_classes_are_queries_like_any_other_where_there_are_free_queries(embeddi
     assert fitted.query_scores(e.X, other).shape == (len(e.X), 4)
     with pytest.raises(ShapeError, match=r"T must have shape \(m, 12\)"):
         fitted.query_scores(e.X, other[:, :5])
+    with pytest.raises(ShapeError, match="with one row at least"):
+        fitted.transform_text(other[:0])
+    with pytest.raises(RowTypeError, match="T must hold real numbers"):
+        fitted.transform_text(["a photo of a cat"])
 
 
 @every

@@ -112,6 +112,14 @@ def test_numbers_are_sorted_as_numbers(tmp_path):
     assert read(tree(tmp_path, rows)).class_names == tuple(str(i) for i in range(12))
 
 
+def test_whole_numbers_may_have_a_point_and_minus_one_may_be_named(tmp_path):
+    codes, names = read(tree(tmp_path / "a", [f"{line}.0" for line in lines()])).sensitive["a"]
+    assert (codes.tolist(), names) == ([a for _, _, a in ROWS], ("0", "1"))
+    three = tree(tmp_path / "b", replace(2, 4, "-1"))
+    codes, names = read(three, value_names={"a": ["-1", "0", "1"]}).sensitive["a"]
+    assert (codes.tolist(), names) == ([1, 2, 0, 2, 1, 2], ("-1", "0", "1"))
+
+
 def test_a_list_without_splits_or_target_is_a_gallery_with_a_random_split(tmp_path):
     index = read(
         tree(tmp_path, [f"{i}.jpg,{i % 2}" for i in range(10)], "filename,a"), split=None, target=None, seed=2
@@ -145,6 +153,8 @@ def replace(row, column, value):
 BAD = {
     "wrong class": (replace(2, 3, "2"), "row 2: y: expected one of 0, 1, got '2'"),
     "empty value": (replace(3, 4, ""), "row 3: a: expected a value, got an empty field"),
+    "not a number": (replace(3, 4, "nan"), "row 3: a: expected a value, got 'nan'; leave such rows out"),
+    "unknown value": (replace(2, 4, "-1"), "row 2: a: expected a value, got -1 beside 2 others"),
     "wrong split": (replace(1, 2, "3"), "row 1: split: expected one of 0, 1, 2, valid.*got '3'"),
     "image twice": (replace(1, 1, "birds/0.jpg"), "expected each image once"),
     "path out of the root": (replace(1, 1, "../x.jpg"), "row 1: expected a path inside the data set"),

@@ -87,7 +87,7 @@ def test_figures_are_those_of_the_measures(gallery):
     given = RankingTask.of(gallery)
     rows, groups = gallery.task.test, gallery.groups(gallery.task.test)
     unit = rows.X / np.linalg.norm(rows.X, axis=1, keepdims=True)
-    scores = given.fit(BY_KEY["leace"], {}, 0).query_scores(rows.X, given.queries)
+    scores = given.fit(BY_KEY["leace"], run.chosen, 0).query_scores(rows.X, given.queries)
     (found,) = run.attributes
     assert found.max_skew == pytest.approx(np.mean(max_skew(scores, groups, 100)))
     inside = correlation_inside_groups(unit @ given.queries.T, scores, groups)

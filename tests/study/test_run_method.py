@@ -15,9 +15,10 @@ from fairerclip.experiment import Experiment
 from fairerclip.judging.objectives import Objective, judge_scores
 from fairerclip.model.automatic import LABELLED
 from fairerclip.study import choose_model as module
+from fairerclip.study.candidates import CANDIDATES, CHECKPOINTS, SEARCH
 from fairerclip.study.choose_model import checkpoints, choose_model, fit_arguments
 from fairerclip.study.method import make
-from fairerclip.study.methods import CANDIDATES, CHECKPOINTS, METHODS, SEARCH
+from fairerclip.study.methods import METHODS
 from fairerclip.study.run_method import run_method
 
 BY_KEY = {method.key: method for method in METHODS}
@@ -72,7 +73,7 @@ def fitted(method, parameters, experiment, rows=None):
     return make(method, parameters, 0).fit(X[rows], y[rows], **arguments)
 
 
-ONE_MODEL = ("zero-shot", "orth-proj", "leace", "prism-mini")
+ONE_MODEL = ("zero-shot", "orth-proj", "prism-mini")
 """Methods that have nothing to vary."""
 
 

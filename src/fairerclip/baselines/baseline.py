@@ -272,9 +272,11 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
                 f"{type(self).__name__} knows the classes of its fit alone, and ranks by no other query; use a method "
                 "for rankings (free_queries), such as EmbeddingMitigator"
             )
-        rows = np.asarray(T, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
-            raise ShapeError(f"T must have shape (m, {self.n_features_in_}); got {rows.shape}")
+        rows = as_numbers(T, "T").astype(np.float64, copy=False)
+        if rows.ndim != 2 or rows.shape[1] != self.n_features_in_ or not len(rows):
+            raise ShapeError(
+                f"T must have shape (m, {self.n_features_in_}), with one row at least; got {rows.shape}"
+            )
         check_rows(rows, "T", zero_is_error=True)
         return unit_prompts(
             self._embed_text(unit_rows(rows)),

@@ -20,6 +20,7 @@ from fairerclip.baselines.heads import (
 from fairerclip.baselines.orth_proj import project, span
 from fairerclip.baselines.sentences import compose_pairs
 from fairerclip.baselines.training_data import Needs, Training, unit_prompts
+from fairerclip.errors import PromptError
 
 NEIGHBOURS = {"few": 100, "many": 10}
 """Published numbers of reference images of a value: for sex, and for the seven values of race."""
@@ -35,8 +36,8 @@ class BendVLM(CosineHead):
     Parameters
     ----------
     neighbours : int, optional
-        Number of reference images of each value, the nearest ones of a query, whose mean counts; by default 100 for
-        two values and 10 for more, as published. All are used if a value has fewer.
+        Number of reference images of each value, the nearest ones of a projected query, whose mean counts; by default
+        100 for two values and 10 for more, as published. All are used if a value has fewer.
     max_reference : int, default=1000
         Most reference images of each value, drawn at random from the training rows.
     random_state : int, RandomState or None
@@ -61,7 +62,7 @@ class BendVLM(CosineHead):
     Step 1 projects a query t onto the orthogonal complement of a subspace, which gives ``e₀``. The subspace is spanned
     by differences of the prompts of two values of an attribute, and by ``(aᵢ − aⱼ)/2`` for sentences a that name the
     query together with a value. Step 2 is ``max e·e₀`` subject to ``‖e‖ = 1`` and ``e·μᵢ`` equal for all values i,
-    where μᵢ is the mean of the reference images of value i that are nearest to t. The solution is exact: ``e₀`` is
+    where μᵢ is the mean of the reference images of value i that are nearest to e₀. The solution is exact: ``e₀`` is
     projected onto the null space of the differences of the μᵢ and normalised. Several attributes are crossed in step 2.
     If S has one value, there is nothing to make equal.
 
@@ -70,10 +71,12 @@ class BendVLM(CosineHead):
     sentences they are *composed*, ``n(t + u)`` for a query t and a value u. The span of composed differences and of
     differences of prompts would contain ``t + u`` itself wherever t is nearer to one value, and projecting it out
     would remove the query. So per attribute as many leading directions of all differences are kept as the differences
-    of prompts span. Row weights are the probabilities with which reference images are drawn. S may be predicted; the
-    paper uses labelled reference images.
+    of prompts span. For the same reason prompts of values enter by their differences, where the released code projects
+    off the prompts themselves. Row weights are the probabilities with which reference images are drawn. S may be
+    predicted; the paper uses labelled reference images.
 
-    Licence of the released code: none. This is a new implementation from the paper.
+    Licence of the released code: none. This is a new implementation from the paper; the code was read for facts (by
+    what the nearest images are found, and from what prompts the subspace is made).
 
     References
     ----------
@@ -140,6 +143,10 @@ class BendVLM(CosineHead):
         rows, groups = _references(sensitive_codes(data), data.weight, self.max_reference, rng)
         self.reference_ = data.X[rows].astype(np.float32)
         self.reference_groups_ = groups.astype(float)
+        if data.counterfactual is not None and not len(span(self.sentences_)):
+            raise PromptError(
+                "counterfactual_text has no class with two different sentences, so there is no pair"
+            )
         self.text_ = unit_prompts(self._embed_text(text), "bending")
         composed = "composed" if prompts else "none"
         source = "counterfactual sentences" if len(self.sentences_) else composed
@@ -161,7 +168,8 @@ class BendVLM(CosineHead):
         out = np.empty_like(rows)
         for t, bent in zip(rows, out, strict=True):
             basis = fixed if len(self.sentences_) else self._local(t)
-            bent[:] = equalised(project(t[None], basis)[0], self._means(t))
+            projected = project(t[None], basis)[0]
+            bent[:] = equalised(projected, self._means(projected))
         return out
 
     def _differences(self) -> list[F64]:
@@ -178,15 +186,15 @@ class BendVLM(CosineHead):
             found.append(np.linalg.svd(both, full_matrices=False)[2][:rank])
         return span(np.concatenate(found))
 
-    def _means(self, t: F64) -> F64:
-        """Return the mean (v, p) of the reference images of every value that are nearest to a query (p,)."""
-        similar, count = self.reference_ @ t, self._count()
+    def _means(self, e: F64) -> F64:
+        """Return the mean (v, p) of the reference images of every value that are nearest to a projected query (p,)."""
+        similar, count = self.reference_ @ e, self._count()
         means = []
         for group in np.unique(self.reference_groups_):
             rows = np.flatnonzero(self.reference_groups_ == group)
             nearest = rows[np.argsort(-similar[rows], kind="stable")[:count]]
             means.append(self.reference_[nearest].mean(axis=0, dtype=np.float64))
-        return np.asarray(means).reshape(-1, len(t))
+        return np.asarray(means).reshape(-1, len(e))
 
 
 def equalised(e: F64, means: F64) -> F64:

@@ -75,7 +75,8 @@ class LEACE(L2Probe):
     for training rows and linear functions: a nonlinear classifier may still predict S.
 
     Differences from the paper and its code: moments are computed at once and not in a stream; every direction above
-    rounding error is erased, where the code drops small ones; and sensitive values may be predicted. O(n·p² + p³) time.
+    rounding error is erased, where the code drops small ones; ``shrinkage`` is given and not estimated from the rows;
+    and sensitive values may be predicted. O(n·p² + p³) time.
 
     Licence of the released code: MIT. This is a new implementation.
 

@@ -81,8 +81,9 @@ class PRISM(CosineHead):
     the norm of P x is the same for all classes. Rankings of images differ by that norm.
 
     Differences from the paper: it trains on sentences that a language model writes, in batches. Here there are few
-    pairs, so that every step uses all of them, up to 500 of each kind. The step size of 0.1 is for entries of W, which
-    are about 1/√p at a random start; a comparison tries smaller ones. O(steps·k·p²) time for k sentences.
+    pairs, so that every step uses all of them, up to 500 of each kind. Mapped class prompts are normalised, so that
+    scores are cosines; the released code compares images with them as they are. The step size of 0.1 is for entries
+    of W, which are about 1/√p at a random start; a comparison tries smaller ones. O(steps·k·p²) time for k sentences.
 
     Licence of the released code: MIT, by its README. This is a new implementation; the code was read for facts (sizes
     of batches, the start), and nothing of it was copied.

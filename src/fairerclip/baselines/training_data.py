@@ -20,6 +20,8 @@ from fairerclip.inputs.weights import check_weights
 
 PAIR_KINDS = ("harmful", "helpful")
 """Kinds of ``text_pairs``."""
+EQUAL = 1e-6
+"""Entries of unit embeddings that differ by less are those of equal sentences, in single precision."""
 VANISHED = 1e-10
 """A unit row that a map makes shorter than this counts as zero: the rest is rounding error."""
 
@@ -205,7 +207,13 @@ def unit_pairs(given: Any, width: int, name: str) -> F64:
     rows = array.reshape(-1, width)
     if not np.isfinite(rows).all() or not rows.any(axis=1).all():
         raise PromptError(f"{name} must be finite embeddings, none of them zero; embed their prompts again")
-    return unit_rows(rows).reshape(array.shape)
+    pairs = unit_rows(rows).reshape(array.shape)
+    equal = np.flatnonzero(np.abs(pairs[:, 0] - pairs[:, 1]).max(axis=1) < EQUAL)
+    if equal.size:
+        raise PromptError(
+            f"{name}: expected pairs of two different sentences, got equal ones in pair {equal[0]}"
+        )
+    return pairs
 
 
 def text_pairs_of(given: Any, width: int) -> dict[str, F64] | None:

@@ -223,8 +223,8 @@ def _without_constant(columns: Sequence[SensitiveColumn]) -> list[SensitiveColum
             kept.append(column)
             continue
         warnings.warn(
-            f"sensitive attribute {column.name!r} has one value only: its dependence term is zero and nothing is "
-            "mitigated for it. Check its labels or prompts",
+            f"sensitive attribute {column.name!r} has one value only, so that nothing is mitigated for it. "
+            "Check its labels or prompts",
             ConstantSensitiveWarning,
             stacklevel=5,
         )

@@ -29,8 +29,8 @@ from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.fit_inputs import read_inputs
+from fairerclip.study.candidates import CHECKPOINTS, SEARCH
 from fairerclip.study.method import Method, make
-from fairerclip.study.methods import CHECKPOINTS, SEARCH
 from fairerclip.tuning.found_rows import FoundRows, find_rows
 from fairerclip.tuning.record import judged_figures
 

@@ -20,10 +20,15 @@ from fairerclip.study.methods import GIVEN_ROWS
 from fairerclip.study.paired_methods import PairedMethods
 
 CONFIDENCE = 0.95
+SAME = 1e-12
+"""Shares that differ by less are equal up to rounding."""
 
 
 def half_width(values: F64, ratio: float) -> float:
-    """Return half of the 95 % interval of the mean of values (J,) of overlapping splits; infinite for fewer than two.
+    """Return half of the 95 % interval of the mean of values (J,) of overlapping splits.
+
+    It is infinite where the splits say nothing about the spread: for fewer than two of them, and for equal values, as
+    those of a small group on few splits often are.
 
     Parameters
     ----------
@@ -37,7 +42,7 @@ def half_width(values: F64, ratio: float) -> float:
     >>> round(half_width(np.array([0.7, 0.8, 0.75]), ratio=0.5), 3)
     0.196
     """
-    if len(values) < 2:
+    if len(values) < 2 or np.ptp(values) < SAME:
         return float("inf")
     quantile = student.ppf((1 + CONFIDENCE) / 2, len(values) - 1)
     return float(quantile * values.std(ddof=1) * np.sqrt(1 / len(values) + ratio))

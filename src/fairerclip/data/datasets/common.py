@@ -194,7 +194,7 @@ def coded(values: Sequence[str], codes: Mapping[str, int], file: Path, column: s
     if unknown.size:
         row = int(unknown[0])
         raise DatasetError(
-            f"{file}, row {row}: {column}: expected one of {', '.join(codes)}, got {values[row]!r} "
+            f"{file}, row {row}: {column}: expected one of {shown(list(codes))}, got {values[row]!r} "
             f"({unknown.size} such rows)"
         )
     return coded_values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,8 @@ NAME = "metadata"
 PATTERN = "metadata*.csv"
 LEFT_OUT = ""
 """Split of rows that are left out."""
+EMPTY = frozenset(("", "nan", "NaN", "<NA>"))
+"""What lists have for unknown values."""
 MOST_VALUES = 1000
 """Most different values of a column."""
 ORIGIN = Origin(
@@ -29,6 +32,8 @@ ORIGIN = Origin(
     "                        img_id,img_filename,y,split,place,place_filename   (Waterbirds of WILDS)\n"
     "  images, at the paths that the list gives",
 )
+
+_WHOLE = re.compile(r"-?[0-9]{1,9}\.0+")
 
 Named = str | Sequence[str] | Mapping[str, str]
 
@@ -59,7 +64,7 @@ def read(
     file : path-like, optional
         The list, relative to the root; by default ``metadata.csv``, or the only ``metadata*.csv``.
     images : path-like
-        Folder to which the paths of the list are relative, below the root; by default the root.
+        Folder to which the paths of the list are relative, itself relative to the root; by default the root.
     filename : str
         Column of image paths.
     split : str or None
@@ -175,8 +180,20 @@ def _coded(
 ) -> tuple[Ints, tuple[str, ...]]:
     """Return codes (n,) and names of a column; given names stand for 0, 1, … or are the values themselves."""
     found = set(values)
-    if "" in found:
-        raise DatasetError(f"{file}, row {values.index('')}: {column}: expected a value, got an empty field")
+    if empty := found & EMPTY:
+        row = next(row for row, value in enumerate(values) if value in empty)
+        came = repr(values[row]) if values[row] else "an empty field"
+        raise DatasetError(f"{file}, row {row}: {column}: expected a value, got {came}; leave such rows out")
+    if all(
+        _WHOLE.fullmatch(value) for value in found
+    ):  # as pandas writes whole numbers of a column with gaps
+        values = [value.partition(".")[0] for value in values]
+        found = set(values)
+    if names is None and "-1" in found and len(found) > 2:
+        raise DatasetError(
+            f"{file}, row {values.index('-1')}: {column}: expected a value, got -1 beside {len(found) - 1} others; "
+            "leave the row out if its value is unknown, or name all values"
+        )
     if len(found) > MOST_VALUES:
         raise DatasetError(
             f"{file}: {column}: expected at most {MOST_VALUES} different values, got {len(found)}"
