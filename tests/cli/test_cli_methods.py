@@ -59,10 +59,11 @@ def test_fit_prints_a_method_for_machines(run, task, tmp_path):
     code, out, _ = run("fit", task, "-o", tmp_path / "m", "--method", "leace", "--json")
     assert code == 0
     result = json.loads(out)
-    assert (result["key"], result["labels"], result["parameters"]) == ("leace", "none", {"head": "zero-shot"})
+    assert (result["key"], result["labels"]) == ("leace", "none")
     assert set(result["reports"]) == {"zero-shot", result["method"]}
     model = fairerclip.load(tmp_path / "m")
     assert isinstance(model, LEACE)
+    assert result["parameters"] == {"head": "zero-shot", "shrinkage": model.shrinkage}
     assert result["offsets"] == model.offsets_.tolist()
     right = (
         model.predict(load_task(task).test.X)

@@ -292,7 +292,7 @@ def test_the_mitigator_of_a_comparison_is_that_of_a_fit(gallery):
 
 def test_a_method_with_one_setting_reaches_the_floor_only_if_it_keeps_the_order(gallery):
     run = run_ranking(BY_KEY["orth-proj"], gallery, 0, floor=0.9)
-    assert run.candidates == CANDIDATES
+    assert run.candidates == 1
     assert run.attributes[0].rank_correlation < 0.9
     assert not run.reached_floor
     assert run_ranking(BY_KEY["zero-shot"], gallery, 0, floor=0.9).reached_floor
