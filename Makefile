@@ -157,8 +157,8 @@ real: $(VENV)/dev.done
 	$(BIN)/python benchmarks/resampled_table.py $(RESAMPLED) $(TASKS)
 	$(BIN)/python benchmarks/degrade.py $(REAL_DATA)
 
-# Every method on resampled splits of the four tasks and of the gallery, the tables of docs/field.md: about 20 core minutes for each split, and as
-# much again for each of the first five, which train by gradient. Runs are kept in FIELD and taken up again; those of the
+# Every method on resampled splits of the four tasks and of the gallery, the tables of docs/field.md: about 20 core minutes for each split, and 35
+# more for each of the first five, which train by gradient. Runs are kept in FIELD and taken up again; those of the
 # results of this version are unpacked first, and all are packed at the end.
 FIELD ?= field
 GALLERY := --queries $(REAL_DATA)/fairface_queries.npz --unrelated $(REAL_DATA)/pacs.npz
