@@ -77,7 +77,8 @@ AS_PUBLISHED = (
 )
 GALLERY = (
     "The sensitive values that methods read from prompts are read once for all of them: *fit* of the mitigator, which",
-    "reads its own, includes that, and *memory* of every method does.",
+    "reads its own, includes that, and *memory* of every method does. *KL* is that of the first results to the gallery,",
+    "and *ABLE* joins the accuracy on the unrelated task and MaxSkew ([glossary](../glossary.md)).",
 )
 Runs = dict[str, list[MethodRun]]
 
@@ -322,9 +323,9 @@ def gallery_table(folder: Path, attribute: str) -> list[str]:
     lines = [
         f"{found['answer']} {found['recommendation']}",
         "",
-        "| method | splits | MaxSkew | order inside groups | 5th percentile | NDKL | average precision, points | "
-        "unrelated task, points | mitigator minus this | fit, s | choice, s | memory, MB |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| method | splits | MaxSkew | NDKL | KL | order inside groups | 5th percentile | average precision, points | "
+        "unrelated task, points | ABLE | mitigator minus this, MaxSkew | fit, s | choice, s | memory, MB |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     runs = ranking_runs(folder)
     rows = [(row, figures) for row in found["rows"] for figures in row["figures"]]
@@ -336,9 +337,10 @@ def gallery_table(folder: Path, attribute: str) -> list[str]:
         )
         title = f"**{row['title']}**" if row["method"] == "embedding" else row["title"]
         lines.append(
-            f"| {title} | {skew['seeds']} | {skew['mean']:.3f} [{skew['low']:.3f}, {skew['high']:.3f}] | "
-            f"{f['rank_correlation']['mean']:.3f} | {f['low_correlation']['mean']:.3f} | {f['ndkl']['mean']:.3f} | "
-            f"{_points(precision)} | {_points(other)} | {minus} | {_shortest(runs[row['method']], 'seconds'):.2f} | "
+            f"| {title} | {skew['seeds']} | {_interval(skew)} | {_interval(f['ndkl'])} | {_interval(f['kl'])} | "
+            f"{f['rank_correlation']['mean']:.3f} | {f['low_correlation']['mean']:.3f} | "
+            f"{_points(precision)} | {_points(other)} | {_interval(f['able'])} | {minus} | "
+            f"{_shortest(runs[row['method']], 'seconds'):.2f} | "
             f"{_shortest(runs[row['method']], 'seconds_in_all'):.1f} | {row['peak_mb'] or 0:.0f} |"
         )
     return lines
@@ -355,6 +357,10 @@ def ranking_runs(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 def _shortest(runs: Iterable[Mapping[str, Any]], name: str) -> float:
     return float(min(run[name] for run in runs))
+
+
+def _interval(figure: Any) -> str:
+    return "" if figure is None else f"{figure['mean']:.3f} [{figure['low']:.3f}, {figure['high']:.3f}]"
 
 
 def _points(figure: Any) -> str:
