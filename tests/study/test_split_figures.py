@@ -1,6 +1,7 @@
 """Comparisons over resampled splits: means, intervals for new rows, and differences paired by split."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
@@ -12,7 +13,7 @@ from fairerclip.data import resplit
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.study import compare as study
 from fairerclip.study.compare import CompareOptions, compare
-from fairerclip.study.comparison_answer import answer_of
+from fairerclip.study.comparison_answer import answer_of, splits_words
 from fairerclip.study.comparison_page import page
 from fairerclip.study.run_method import run_method, run_split
 from fairerclip.study.split_figures import PairedSplits, half_width, overlap_ratio, split_means
@@ -132,6 +133,18 @@ def test_gradient_methods_run_on_the_first_splits(experiment):
     assert len(options.draws(BY_KEY["adapter"])) == 5
     assert len(options.draws(BY_KEY["zero-shot"])) == 20
     assert len(CompareOptions(splits=3).draws(BY_KEY["adapter"])) == 3
+
+
+def test_the_splits_in_words_are_those_that_methods_ran_on():
+    def row(splits, gradient):
+        return SimpleNamespace(runs=[None] * splits, gradient=gradient)
+
+    assert (
+        splits_words([row(20, False), row(5, True)])
+        == "20 resampled splits (5 for methods trained by gradient)"
+    )
+    assert splits_words([row(5, True)]) == "5 resampled splits"
+    assert splits_words([row(3, False), row(3, True)]) == "3 resampled splits"
 
 
 def test_splits_that_cannot_be_are_refused(experiment):

@@ -12,6 +12,7 @@ from fairerclip.report.answer_page import Alert
 from fairerclip.study.comparison import (
     BestForLabels,
     Comparison,
+    ComparisonRow,
     MethodDifferences,
     PairedChange,
     SeedMean,
@@ -20,6 +21,7 @@ from fairerclip.study.comparison import (
 from fairerclip.study.method import Labels
 from fairerclip.study.methods import OWN
 from fairerclip.study.paired_methods import MARGIN, RANK, ZERO_SHOT, is_below
+from fairerclip.study.ranking_comparison import RankingRow
 
 WITH = {
     "none": "without labels",
@@ -142,8 +144,18 @@ def rows_words(comparison: Comparison) -> str:
     if not runs:
         return "no rows"
     rows = _counted(runs[0].report.n, f"{SPLITS.get(runs[0].split, runs[0].split)} row")
-    splits = comparison.settings.splits
-    return rows if splits is None else f"{splits} resampled splits with {rows} each"
+    if comparison.settings.splits is None:
+        return rows
+    return f"{splits_words(comparison.rows)} with {rows} each"
+
+
+def splits_words(rows: Sequence[ComparisonRow] | Sequence[RankingRow]) -> str:
+    """Return the number of resampled splits that methods ran on, and that of those trained by gradient if smaller."""
+    counts = [(len(row.runs), row.gradient) for row in rows]
+    most = max(count for count, _ in counts)
+    fewer = max((count for count, gradient in counts if gradient), default=most)
+    words = _counted(most, "resampled split")
+    return words if fewer == most else f"{words} ({fewer} for methods trained by gradient)"
 
 
 def paired_by(comparison: Comparison) -> str:

@@ -33,6 +33,7 @@ from fairerclip.study.comparison_answer import (
     overall,
     paired_by,
     rows_words,
+    splits_words,
 )
 from fairerclip.study.methods import LEARNS_FROM, METHODS, OWN
 from fairerclip.study.paired_methods import ZERO_SHOT
@@ -286,7 +287,7 @@ def _draws(comparison: Comparison) -> str:
     """Return the number of seeds, or of resampled splits."""
     settings = comparison.settings
     if settings.splits is not None:
-        return f"{settings.splits} resampled splits"
+        return splits_words(comparison.rows)
     return f"{settings.seeds} seed{'' if settings.seeds == 1 else 's'}"
 
 

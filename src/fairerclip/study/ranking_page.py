@@ -22,7 +22,7 @@ from fairerclip.report.front_chart import Tone
 from fairerclip.report.glossary import GLOSSARY
 from fairerclip.report.result_table import Cell, Content, ResultTable
 from fairerclip.study.comparison import SeedMean
-from fairerclip.study.comparison_answer import LONGEST_ERROR, named
+from fairerclip.study.comparison_answer import LONGEST_ERROR, named, splits_words
 from fairerclip.study.methods import EMBEDDING
 from fairerclip.study.paired_methods import ZERO_SHOT
 from fairerclip.study.ranking_comparison import RankingComparison, RankingFigures, RankingRow, RankingRun
@@ -119,8 +119,8 @@ def answer_of_rankings(
 
 def rankings_page(comparison: RankingComparison) -> AnswerPage:
     """Make the page of a comparison of rankings."""
-    task, splits = comparison.task, comparison.settings.splits
-    where = "the splits of the task" if splits is None else f"{splits} resampled splits"
+    task, resampled = comparison.task, comparison.settings.splits is not None
+    where = splits_words(comparison.rows) if resampled else "the splits of the task"
     about = f"{task.file} · {task.queries} queries · {where} · {len(comparison.rows)} methods"
     simulated = "Simulated embeddings: the figures say nothing about any real model"
     return AnswerPage(
