@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import warnings
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fairerclip._util.types import F64
 from fairerclip.baselines.heads import CosineHead, class_prompts, projected_off
-from fairerclip.baselines.training_data import Needs, Training, unit_prompts
+from fairerclip.baselines.training_data import EQUAL, Needs, Training, unit_prompts
 from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.errors import TextCollapseWarning
 
 PAPER = "Chuang et al. 2023, arXiv:2302.00070"
 
@@ -96,3 +98,29 @@ def project(T: F64, basis: F64) -> F64:
     """Project rows of T (m, p) onto the orthogonal complement of the orthonormal rows (r, p). O(m·p·r) time."""
     once = T - (T @ basis.T) @ basis
     return np.asarray(once - (once @ basis.T) @ basis)  # a second time to remove rounding errors of the first
+
+
+def warn_if_equal(prompts: F64, basis: F64, classes: Any, step: str) -> None:
+    """Warn if two prompts (c, p) differ in the span of orthonormal rows (r, p) alone, which a step removes.
+
+    The scores of such classes differ by rounding errors only.
+    """
+    before, after = _squared_distances(prompts), _squared_distances(project(prompts, basis))
+    alike = np.argwhere(np.triu((before > EQUAL) & (after <= EQUAL**2), 1))
+    if len(alike):
+        first, second = (np.asarray(classes).tolist()[place] for place in alike[0])
+        more = f", and {len(alike) - 1} more pairs" if len(alike) > 1 else ""
+        warnings.warn(
+            f"nothing is left of the difference of the prompts of classes {first!r} and {second!r}{more} after {step}, "
+            "so that their scores are equal up to rounding: the prompts of sensitive values must not be those of "
+            "classes",
+            TextCollapseWarning,
+            stacklevel=4,
+        )
+
+
+def _squared_distances(rows: F64) -> F64:
+    """Return the squared distance of every two rows (m, p), to about 1e-15."""
+    products = rows @ rows.T
+    lengths = np.diag(products)
+    return np.asarray(lengths[:, None] + lengths - 2 * products)

@@ -77,10 +77,12 @@ class PromptDebiasing(Recipe, CosineHead):
     -----
     An adversary with one hidden layer predicts S from the cosines of an image with all class prompts, standardised in
     every batch. For every batch it takes five steps, and then the addition takes a step on
-    ``CE(q, q₀) + λ·max(0, H(S) − A)``, where A is the adversary's cross-entropy, H(S) the entropy of S, and q and q₀
-    the class probabilities of an image by changed and by unchanged prompts. Several attributes are crossed. Row weights
-    multiply both losses. If S has one value, nothing is to be hidden. Prompts that are far from all class prompts are
-    changed as well, and less reliably.
+    ``½·CE(q, q₀) + ½·CE(r, r₀) + λ·max(0, H(S) − A)``. A is the adversary's cross-entropy, H(S) the entropy of S, q and
+    q₀ the class probabilities of an image by changed and by unchanged prompts, and r and r₀ the probabilities of the
+    images of the batch for a class. These are the two directions of the contrastive loss of CLIP: the second keeps the
+    order of images, which the first does not see. Several attributes are crossed. Row weights multiply the losses of
+    images, and are their prior probabilities in r. If S has one value, nothing is to be hidden. Prompts that are far
+    from all class prompts are changed as well, and less reliably.
 
     Tokens are word vectors after the start token and before the words; the weights of the text encoder do not change.
     They start as the vector of the word "a". A batch takes two passes of all sentences of the classes through the text
@@ -95,11 +97,11 @@ class PromptDebiasing(Recipe, CosineHead):
 
     Differences from the paper, as far as these tell, of both routes: it learns from true labels of FairFace, from
     queries about people, and by the contrastive loss of pairs of images and captions; here the queries are the class
-    prompts, and images are paired with the classes that unchanged prompts predict. The adversary's loss is raised up to
-    that of a guess without any image, and not without bound. An earlier revision of the released code has training,
-    without a contrastive loss: there tokens are before the start token and without positions, start as the vector of
-    the first word of the vocabulary, and are trained by Adam, and the adversary has three hidden layers and takes turns
-    of several batches with the prompts.
+    prompts, and the pairs are those that unchanged prompts predict, with their probabilities. The adversary's loss is
+    raised up to that of a guess without any image, and not without bound. An earlier revision of the released code has
+    training, without a contrastive loss: there tokens are before the start token and without positions, start as the
+    vector of the first word of the vocabulary, and are trained by Adam, and the adversary has three hidden layers and
+    takes turns of several batches with the prompts.
 
     Licence of the released code: MIT. This is a new implementation.
 

@@ -9,7 +9,7 @@ import numpy as np
 from fairerclip._util.checks import check_within
 from fairerclip._util.types import F64
 from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_values
-from fairerclip.baselines.orth_proj import span
+from fairerclip.baselines.orth_proj import span, warn_if_equal
 from fairerclip.baselines.training_data import PAIR_KINDS, Needs, Training, unit_or_zero
 from fairerclip.errors import PromptError
 
@@ -93,6 +93,8 @@ class RoboShot(CosineHead):
         self.text_ = class_prompts(data, "RoboShot")
         differences, counts, source = self._differences(data)
         self.harmful_, self.helpful_ = (span(rows) for rows in differences)
+        if self.remove == 1.0:
+            warn_if_equal(self.text_, self.harmful_, self.classes_, "the removal of harmful differences")
         n_harmful, n_helpful = counts
         words = "given" if source == "given" else "made of prompts of sensitive values and classes"
         self.diagnostics_ = {

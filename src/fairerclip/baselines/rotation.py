@@ -9,7 +9,7 @@ import numpy as np
 from fairerclip._util.checks import check_within
 from fairerclip._util.types import F64
 from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_values
-from fairerclip.baselines.orth_proj import project, span
+from fairerclip.baselines.orth_proj import project, span, warn_if_equal
 from fairerclip.baselines.training_data import VANISHED, Needs, Training, unit_prompts
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import PromptError
@@ -94,6 +94,8 @@ class Rotation(CosineHead):
             raise PromptError("Rotation compares the prompts of the sensitive values: give sensitive_text")
         self.basis_ = span(np.concatenate([values[1:] - values[0] for values in sensitive_values(data)]))
         self.text_ = unit_prompts(self._embed_text(text), "the rotation")
+        if self.weight == 1.0:  # the projection
+            warn_if_equal(text, self.basis_, self.classes_, "the rotation with weight 1")
         self.diagnostics_ = {
             "directions": len(self.basis_),
             "note": f"rotated out of {len(self.basis_)} differences of sensitive prompts",

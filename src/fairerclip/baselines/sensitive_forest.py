@@ -11,6 +11,8 @@ from fairerclip._util.types import F64, Ints
 
 N_TREES = 100
 """Number of trees that SFID publishes."""
+LEAST_ROWS, LEAST_SHARE = 20, 0.01
+"""Number and share of the rows in a mean, at least: that of a few is noise, and would put rows of people into files."""
 
 
 class Uncertain(NamedTuple):
@@ -19,7 +21,7 @@ class Uncertain(NamedTuple):
     number: int
     mean: F64
     remark: str
-    """Empty, or that the least confident rows are used because no row is uncertain."""
+    """Empty, or that the least confident rows are used because too few are uncertain."""
 
 
 class Forest(NamedTuple):
@@ -29,12 +31,20 @@ class Forest(NamedTuple):
     confidence: F64
 
     def uncertain(self, X: F64, weight: F64, below: float) -> Uncertain:
-        """Return the rows X (n, p) of positive weight with a confidence under ``below``, or the least confident."""
+        """Return the rows X (n, p) of positive weight with a confidence under ``below``, or the least confident.
+
+        There are at least `LEAST_ROWS` of them, and `LEAST_SHARE`; all rows, if there are fewer.
+        """
         used = weight > 0
+        least = min(int(used.sum()), max(LEAST_ROWS, round(LEAST_SHARE * used.sum())))
         chosen, remark = used & (self.confidence < below), ""
-        if not chosen.any():
-            chosen = used & (self.confidence <= self.confidence[used].min())
-            remark = f"; no row has a confidence below {below}, so the least confident ones are used"
+        if chosen.sum() < least:
+            found = int(chosen.sum()) or "no"
+            chosen = used & (self.confidence <= np.sort(self.confidence[used])[least - 1])
+            remark = (
+                f"; {found} row{' has' if found in (1, 'no') else 's have'} a confidence below {below}, so the "
+                f"{chosen.sum()} least confident ones are used"
+            )
         share = np.where(chosen, weight, 0.0)
         return Uncertain(int(chosen.sum()), share @ X / share.sum(), remark)
 

@@ -84,7 +84,7 @@ def fit(
     from fairerclip.cli.fit_output import Printing
     from fairerclip.model.archive import PRECISIONS, check_output
     from fairerclip.model.model_file import check_class_names
-    from fairerclip.study.methods import fit_key
+    from fairerclip.study.methods import FITTABLE, fit_key
 
     key = fit_key(method)
     given = FitOptions(
@@ -100,7 +100,9 @@ def fit(
     given.check(key)
     check_choice("precision", precision or "full", PRECISIONS)
     saving = Saving(output, overwrite, precision or "full")
-    check_output(output, KINDS.get(key, key), overwrite=overwrite)  # before the work, not after it
+    check_output(
+        output, KINDS.get(key) or FITTABLE[key].home, overwrite=overwrite
+    )  # before the work, not after it
     store.check(task, key)
     experiment, read = _experiment(task, store, sensitive, classes)
     check_class_names(experiment.classes)

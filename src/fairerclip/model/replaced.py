@@ -19,6 +19,7 @@ def check_replaced(path: Path, kind: str, *, overwrite: bool) -> tuple[str, ...]
     """
     if not os.path.lexists(path) or not overwrite:
         return ()  # without overwrite, an existing path is refused elsewhere
+    home = home_of(kind)
     earlier = earlier_files.files_in(path)
     manifest = path / (earlier[0] if earlier else MANIFEST)
     files = [manifest, *(path / name for name in (TENSORS, CARD, *earlier))]
@@ -32,7 +33,7 @@ def check_replaced(path: Path, kind: str, *, overwrite: bool) -> tuple[str, ...]
             raise _foreign(path) from None
         return ()  # nothing, or a model that is damaged
     try:
-        same = home_of(held) is home_of(kind)
+        same = home_of(held) is home
     except ModelFileError:
         raise OutputExistsError(
             f"{path} exists and holds a {held!r:.60}, which this version of fairerclip does not know; it is left alone"

@@ -132,12 +132,12 @@ NEUTRAL: list[Parameters] = [
         if (strength, share, keep) != (100.0, 0.5, 1.0)
     ),
     *(
-        {"strength": strength, "prompt_share": 0.5, "keep": keep}
-        for strength in (0.3, 300.0)
-        for keep in (0.0, 1.0)
+        {"strength": strength, "prompt_share": share, "keep": 1.0, "prefix": "learned"}
+        for strength in (10.0, 100.0)
+        for share in (0.5, 1.0)
     ),
 ]
-"""Of the neutral representation, the default first."""
+"""Of the neutral representation, the default first, and some with learned prefixes of the prompts of S."""
 RESIDUALS: list[Parameters] = [
     {},
     {"classifier_decay": 0.01},
@@ -145,8 +145,8 @@ RESIDUALS: list[Parameters] = [
     {"hidden": 128, "classifier_decay": 0.03},
 ]
 """Of DeAR: the default, and other classifiers of S."""
-ADDITIONS: list[Parameters] = [{}, {"strength": 3.0}, {"strength": 10.0}, {"lr": 3e-3}]
-"""Of prompt debiasing."""
+ADDITIONS: list[Parameters] = [{}, *({"strength": 3.0, "lr": lr} for lr in (1e-2, 3e-3, 1e-3))]
+"""Of prompt debiasing: the default, and a larger weight of the hiding term with smaller and smaller changes."""
 RATES = _settings("lr", 1e-3, [1e-3, 1e-2, 3e-2, 1e-1])
 RATIOS: list[Parameters] = [{"lr": lr, "ratio": ratio} for ratio in (0.2, 0.6) for lr in (1e-3, 1e-2)]
 """Of CLIP-Adapter: the two that its authors found best on their datasets."""

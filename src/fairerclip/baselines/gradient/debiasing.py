@@ -162,8 +162,8 @@ class TokenNet(PromptsNet):
 class Adversary:
     """Classifier of S from similarities with the prompts, trained alongside the prompts.
 
-    Similarities are standardised in every batch, so that prompts cannot mislead it by a shift or a scale. The class
-    probabilities to keep are those of ``unchanged``, a function of rows to logits: by default of the prompts at the
+    Similarities are standardised in every batch, so that prompts cannot mislead it by a shift or a scale. The
+    similarities to keep are those of ``unchanged``, a function of rows to logits: by default of the prompts at the
     start.
     """
 
@@ -178,12 +178,11 @@ class Adversary:
     ) -> None:
         self.run = run
         with torch.no_grad(), one_thread():
-            logits = (unchanged or run.net)(run.X)
-        self.start = torch.softmax(logits, dim=1)
+            self.unchanged = (unchanged or run.net)(run.X)
         shares = np.bincount(run.y.cpu().numpy(), weights=array(run.weight))
         shares = shares[shares > 0] / shares.sum()
         self.entropy = float(-np.sum(shares * np.log(shares)))
-        self.net = AttributeNet(logits.shape[1], hidden, data.n_groups, seed).to(run.device)
+        self.net = AttributeNet(self.unchanged.shape[1], hidden, data.n_groups, seed).to(run.device)
         self.sgd = torch.optim.SGD(self.net.parameters(), lr=lr, momentum=float(run.recipe.momentum))
 
     def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
@@ -213,14 +212,27 @@ class Adversary:
     def epoch(self, order: Rows, strength: float) -> Epoch:
         """Run one epoch: steps of the adversary, then a step of the prompts, for every batch.
 
-        The loss of the prompts is the cross-entropy with the class probabilities of the unchanged prompts, and
-        ``strength`` times what the adversary knows of S: the entropy of S less its cross-entropy, if that is positive.
+        The loss of the prompts is the contrastive loss, and ``strength`` times what the adversary knows of S: the
+        entropy of S less its cross-entropy, if that is positive.
         """
 
         def losses(rows: Tensor) -> Tensor:
             self.learn(rows, ADVERSARY_STEPS)
             logits = self.run.net(self.run.X[rows])
-            kept = functional.cross_entropy(logits, self.start[rows], reduction="none")
+            kept = contrastive(logits, self.unchanged[rows], self.run.weight[rows])
             return kept + strength * torch.relu(self.entropy - self.loss(logits, rows))
 
         return self.run.minimise(order, losses)
+
+
+def contrastive(logits: Tensor, unchanged: Tensor, weight: Tensor) -> Tensor:
+    """Return the contrastive loss of similarities (b, c) of images and prompts, with those of unchanged prompts, (b,).
+
+    As in CLIP it has two directions: half the cross-entropy of the classes of each image, which does not see what is
+    added to all similarities of an image, and half that of the images of the batch for each class, which does and so
+    keeps the order of images. Row weights (b,) are the prior probabilities of images.
+    """
+    to_classes = functional.cross_entropy(logits, torch.softmax(unchanged, dim=1), reduction="none")
+    prior = weight.clamp_min(torch.finfo(weight.dtype).tiny).log()
+    to_images = functional.cross_entropy(logits.T + prior, torch.softmax(unchanged.T + prior, dim=1))
+    return (to_classes + to_images) / 2
