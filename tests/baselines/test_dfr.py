@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from gradient_inputs import spurious
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import StandardScaler
 
-from fairerclip.baselines import DFR
+from fairerclip.baselines import DFR, LinearProbe
 from fairerclip.baselines.dfr import C_GRIDS, CLASS_WEIGHTS, _l1_regression, balanced_rows, halves
 from fairerclip.errors import (
     ConstantSensitiveWarning,
@@ -14,6 +15,7 @@ from fairerclip.errors import (
     ParameterError,
     PromptError,
 )
+from fairerclip.metrics import group_report
 
 TIGHT = {"tol": 1e-8, "max_iter": 20_000}
 
@@ -195,3 +197,20 @@ def test_validation_rows_with_an_unknown_value_of_any_attribute_are_left_out(emb
     kept = {name: column[known] for name, column in columns.items()}
     b = DFR(C=0.3, random_state=0).fit(e.X, e.y, validation=(e.X[known], e.y[known], kept))
     assert_array_equal(a.coef_, b.coef_)
+
+
+@pytest.mark.parametrize("variant", ["validation", "train"])
+def test_the_worst_group_is_better_than_that_of_a_probe_where_rows_are_correlated(variant):
+    gains = []
+    for seed in range(3):
+        X, y, s, _ = spurious(seed, n=1200, correlation=0.9)
+        fit, val, test = slice(600), slice(600, 900), slice(900, 1200)
+        given = {"sensitive_features": s[fit], "validation": (X[val], y[val], s[val])}
+        models = (
+            LinearProbe().fit(X[fit], y[fit]),
+            DFR(variant, random_state=0).fit(X[fit], y[fit], **given),
+        )
+        probe, model = (group_report(y[test], m.predict(X[test]), s[test]).worst.accuracy for m in models)
+        gains.append(model - probe)
+    assert min(gains) >= 0
+    assert np.mean(gains) > 0.03

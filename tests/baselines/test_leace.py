@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from gradient_inputs import training
+from free_rankings import skew_and_order
+from gradient_inputs import spurious, training
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
@@ -10,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from fairerclip.baselines import LEACE, LinearProbe, ZeroShot
 from fairerclip.baselines.leace import erase
 from fairerclip.errors import ConstantSensitiveWarning, LabelError, ParameterError, PromptError, ShapeError
+from fairerclip.metrics import group_report
 
 
 def onehot(s):
@@ -191,3 +193,16 @@ def test_rows_too_wide_for_their_covariance_are_refused_at_once():
     X = np.eye(4, 8193)
     with pytest.raises(ShapeError, match="at most 8,192 wide"):
         LEACE().fit(X, sensitive_features=[0, 1, 0, 1], text=X[:2])
+
+
+def test_the_worst_group_and_the_skew_are_better_where_s_and_the_classes_are_independent():
+    X, y, s, text = spurious(0, n=400, correlation=0.0)
+    fit, test = slice(200), slice(200, 400)
+    model = LEACE().fit(X[fit], text=text, sensitive_features=s[fit])
+    plain = ZeroShot().fit(X[fit], text=text)
+    before, after = (group_report(y[test], m.predict(X[test]), s[test]) for m in (plain, model))
+    assert after.worst.accuracy > before.worst.accuracy + 0.2
+    assert after.average > before.average + 0.1
+    before, after, order = skew_and_order(model, X[test], text, s[test], k=50)
+    assert after < 0.5 * before
+    assert order > 0.85

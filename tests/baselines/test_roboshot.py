@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.baselines import LEACE, OrthCali, RoboShot, ZeroShot
-from fairerclip.errors import ParameterError, PromptError, ShapeError
+from fairerclip.errors import ParameterError, PromptError, ShapeError, TextCollapseWarning
 
 
 def unit(a):
@@ -150,3 +150,12 @@ def test_an_image_of_which_nothing_is_left_is_not_classified_by_rounding_errors(
     assert_array_equal(model.transform(X)[-1], 0)
     assert_array_equal(model.scores(X)[-1], 0)
     assert_allclose(np.linalg.norm(model.transform(X)[:-1], axis=1), 1)
+
+
+def test_classes_that_differ_in_what_is_removed_alone_are_named(embeddings):
+    e = embeddings(seed=2, n_classes=3)
+    with pytest.warns(TextCollapseWarning, match="difference of the prompts of classes 'a' and 'c' after"):
+        model = RoboShot().fit(e.X, text=dict(zip("abc", e.text, strict=True)), sensitive_text=e.text[[0, 2]])
+    scores = model.scores(e.X)
+    assert np.abs(scores[:, 0] - scores[:, 2]).max() < 1e-12
+    RoboShot(remove=0.9).fit(e.X, text=e.text, sensitive_text=e.text[[0, 2]])

@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 
 from fairerclip.baselines import Rotation, ZeroShot
 from fairerclip.baselines.rotation import kept_length, rotate
-from fairerclip.errors import ExportError, ParameterError, PromptError
+from fairerclip.errors import ExportError, ParameterError, PromptError, TextCollapseWarning
 from fairerclip.export.model_computation import computation_of
 
 LENGTHS = np.array([0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999])
@@ -121,3 +121,14 @@ def test_a_sensitive_direction_in_a_class_prompt_loses_its_effect():
     plain, turned = (np.mean(m.fit(X, **given).predict(X) == y) for m in (ZeroShot(), Rotation()))
     assert plain < 0.65
     assert turned > 0.95
+
+
+def test_classes_that_differ_in_what_is_removed_alone_are_named(embeddings):
+    e = embeddings(seed=2, n_classes=3)
+    with pytest.warns(TextCollapseWarning, match="difference of the prompts of classes 'a' and 'c' after"):
+        model = Rotation(weight=1.0).fit(
+            e.X, text=dict(zip("abc", e.text, strict=True)), sensitive_text=e.text[[0, 2]]
+        )
+    scores = model.scores(e.X)
+    assert np.abs(scores[:, 0] - scores[:, 2]).max() < 1e-12
+    Rotation().fit(e.X, text=e.text, sensitive_text=e.text[[0, 2]])

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from free_rankings import skew_and_order
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.ensemble import RandomForestClassifier
 
 from fairerclip.baselines import SFID, ZeroShot
+from fairerclip.baselines.sensitive_forest import Forest
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import ConstantSensitiveWarning, ParameterError
-from fairerclip.metrics import max_skew
 
 
 def few_axes(n=400, p=24, seed=1, lean=2.0):
@@ -59,12 +60,9 @@ def test_the_forest_learns_from_few_rows_and_judges_the_others_and_zero_weights_
 def test_skew_falls_where_s_lives_in_few_dimensions():
     X, s, queries = few_axes()
     model = SFID(3 / 24, random_state=0).fit(X, text=queries[:2], sensitive_features=s)
-    plain = ZeroShot().fit(X, text=queries[:2])
-    before, after = (
-        np.mean([max_skew(scores, s, k=60) for scores in m.query_scores(X, queries).T])
-        for m in (plain, model)
-    )
+    before, after, order = skew_and_order(model, X, queries, s, k=60)
     assert after < 0.2 < 0.4 < before
+    assert order > 0.85
 
 
 def test_one_value_of_s_changes_nothing_and_sure_rows_are_replaced_by_the_least_sure(embeddings):
@@ -87,3 +85,18 @@ def test_a_large_share_leaves_one_dimension_to_tell_images_apart(embeddings):
     model = SFID(replace=0.99, random_state=0).fit(e.X, text=e.text, sensitive_features=e.s)
     assert model.diagnostics_["replaced"] == 5
     assert len(np.unique(model.transform(e.X), axis=0)) > 1
+
+
+@pytest.mark.parametrize(("n", "expected"), [(2400, 24), (400, 20), (12, 12)])
+def test_a_fill_is_the_mean_of_twenty_rows_and_of_one_in_a_hundred_at_least(n, expected):
+    rng = np.random.default_rng(2)
+    rows, weight = rng.normal(size=(n, 5)), np.ones(n)
+    confidence = 0.75 + 0.2 * rng.permutation(n) / n
+    confidence[:2] = 0.65
+    found = Forest(np.ones(5), confidence).uncertain(rows, weight, 0.7)
+    least = np.argsort(confidence)[:expected]
+    assert found.number == expected
+    assert_allclose(found.mean, rows[least].mean(axis=0), atol=1e-12)
+    assert f"2 rows have a confidence below 0.7, so the {expected} least confident ones" in found.remark
+    enough = Forest(np.ones(5), confidence).uncertain(rows, weight, 0.9)
+    assert (enough.number, enough.remark) == (int(np.sum(confidence < 0.9)), "") or n == 12

@@ -6,15 +6,17 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from gradient_inputs import spurious
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import load
-from fairerclip.baselines import TIE
+from fairerclip.baselines import TIE, ZeroShot
 from fairerclip.data.coded_labels import CodedLabels
 from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import LabelError, ModelFileError, ShapeError
 from fairerclip.inputs.sensitive_columns import SoftValues
+from fairerclip.metrics import group_report
 from forged import canonical, forge
 
 NAMES = np.array(["b", "c", "a"])  # the order of the prompts is not that of the sorted names
@@ -211,3 +213,16 @@ def test_impossible_names_of_values_are_refused(fitted, tmp_path, values):
     forge(folder, state={"sensitive_values": values})
     with pytest.raises(ModelFileError, match="do not name the values"):
         load(folder)
+
+
+def test_the_worst_group_is_better_where_zero_shot_follows_s():
+    X, y, s, text = spurious(0, n=400, correlation=0.0)
+    values = np.array([X[s == v].mean(axis=0) for v in range(2)])
+    fit, test = slice(200), slice(200, 400)
+    model = TIE().fit(
+        X[fit], text=text, sensitive_features=s[fit], sensitive_text=values - values.mean(axis=0)
+    )
+    before = group_report(y[test], ZeroShot().fit(X[fit], text=text).predict(X[test]), s[test])
+    after = group_report(y[test], model.predict(X[test], sensitive_features=s[test]), s[test])
+    assert after.worst.accuracy > before.worst.accuracy + 0.2
+    assert after.average > before.average + 0.05

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from gradient_inputs import spurious
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.baselines import LinearProbe, WiSE, ZeroShot, load_baseline
 from fairerclip.errors import LabelError, ParameterError, PromptError
+from fairerclip.metrics import group_report
 
 
 def centred(scores):
@@ -75,3 +77,20 @@ def test_what_is_missing_or_wrong_is_named(embeddings):
         WiSE().fit(e.X, text=e.text)
     with pytest.raises(PromptError, match="WiSE needs sensitive values"):
         WiSE(class_weight="group").fit(e.X, e.y, text=e.text)
+
+
+def test_few_correlated_rows_gain_from_the_prompts_and_the_prompts_from_the_rows():
+    worst, average = np.zeros(3), np.zeros(3)
+    for seed in range(4):
+        X, y, s, _ = spurious(seed, n=1200, correlation=0.9)
+        test = slice(600, 1200)
+        cells = [[X[(y == c) & (s == v)].mean(axis=0) for v in range(2)] for c in range(2)]
+        text = np.mean(cells, axis=1) - np.mean(cells, axis=(0, 1))  # of the classes alone
+        text += 0.15 * np.random.default_rng(seed).normal(size=text.shape)
+        for place, model in enumerate((ZeroShot(), LinearProbe(), WiSE())):
+            fitted = model.fit(X[:60], y[:60], text=text)
+            report = group_report(y[test], fitted.predict(X[test]), s[test])
+            worst[place] += report.worst.accuracy / 4
+            average[place] += report.average / 4
+    assert worst[2] > worst[1] + 0.1
+    assert average[2] > average[0] + 0.05

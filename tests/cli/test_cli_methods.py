@@ -155,6 +155,16 @@ def test_a_model_of_another_kind_is_left_alone(run, task, tmp_path):
     assert (tmp_path / "m" / "fairerclip.json").read_bytes() == before
 
 
+def test_a_baseline_takes_the_place_of_a_baseline_and_of_no_other_model(run, task, tmp_path):
+    for method in ("zero-shot", "zero-shot", "orth-proj"):
+        assert run("fit", task, "--method", method, "-o", tmp_path / "m", "--overwrite")[0] == 0
+    assert fairerclip.load(tmp_path / "m").title == "Orth-Proj"
+    fitted = ("fit", task, "--tau", 0.5, "--set", "n_features=50", "-o", tmp_path / "own")
+    assert run(*fitted)[0] == 0
+    answer = run("fit", task, "--method", "orth-proj", "-o", tmp_path / "own", "--overwrite")
+    assert refused(answer, "holds a FairerCLIP, not a OrthProj; it is left alone")
+
+
 @pytest.fixture(scope="module")
 def birds(task):
     return load_task(task)
