@@ -140,6 +140,26 @@ def test_fit_writes_what_it_knows_into_the_manifest_and_the_card(run, task, tmp_
     assert "F16" in {entry["dtype"] for entry in entries}
 
 
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        (("--method", "bend-vlm"), None),
+        (("--tau", 0.5, "--set", "kernel=nystroem", "--set", "n_features=50"), 50),
+    ],
+)
+def test_fit_and_the_card_say_that_a_model_holds_rows_of_training_images(run, task, tmp_path, options, rows):
+    code, out, _ = run("fit", task, "-o", tmp_path / "m", *options)
+    assert code == 0
+    model = fairerclip.load(tmp_path / "m")
+    rows = len(model.reference_) if rows is None else rows
+    words = f"It holds embeddings of {rows:,} training images"
+    assert words in " ".join(out.split())
+    assert words in (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
+    code, out, _ = run("fit", task, "--method", "orth-proj", "-o", tmp_path / "other")
+    assert "It holds" not in out
+    assert "It holds" not in (tmp_path / "other" / "README.md").read_text(encoding="utf-8")
+
+
 def test_fit_refuses_an_unknown_precision_before_the_work(run, task, tmp_path):
     assert refused(
         run("fit", task, "-o", tmp_path / "m", "--precision", "float8"), "precision must be one of"

@@ -144,8 +144,10 @@ def test_bad_rankings_are_named(measure):
         measure(RANKED, GROUPS, k=11)
     with pytest.raises(ParameterError, match="got 0"):
         measure(RANKED, GROUPS, k=0)
-    with pytest.raises(TypeError):
+    with pytest.raises(ParameterError, match="k must be a whole number; got 2.5"):
         measure(RANKED, GROUPS, k=2.5)
+    with pytest.raises(ParameterError, match="reference must hold shares.*'m': 'many'"):
+        measure(RANKED, GROUPS, k=3, reference={"f": 1, "m": "many"})
     with pytest.raises(ShapeError, match="groups has 9"):
         measure(RANKED, GROUPS[:9], k=3)
     with pytest.raises(ShapeError, match="0 rows"):
@@ -228,7 +230,7 @@ def test_bias_at_k_gives_one_value_per_query_and_counts_ties_by_their_expectatio
 
 
 def test_bias_at_k_needs_two_named_groups():
-    for pair in (("m",), ("m", "m"), "mf", ("m", "f", "x")):
+    for pair in (("m",), ("m", "m"), "mf", ("m", "f", "x"), 5, None):
         with pytest.raises(ParameterError, match="two different values"):
             bias_at_k(RANKED, GROUPS, 3, pair=pair)
     with pytest.raises(LabelError, match=r"pair names 'x', which is none of the groups \['f', 'm'\]"):
@@ -251,7 +253,17 @@ def test_able_has_an_interval_where_both_figures_have_one():
     found = able(Estimate(0.6, 0.6, 0.6), Estimate(0.2, 0.1, 0.3))
     assert (found.low, found.high) == pytest.approx((able(0.6, 0.3).value, able(0.6, 0.1).value))
     assert able(Estimate(0.6, 0.5, 0.7), Estimate(0.0, 0.0, np.inf)).low == 0
-    for accuracy, skew in ((1.2, 0.1), (-0.1, 0.1), (0.6, -0.1), (np.nan, 0.1), (0.6, np.nan)):
+    bad = (
+        (1.2, 0.1),
+        (-0.1, 0.1),
+        (0.6, -0.1),
+        (np.nan, 0.1),
+        (0.6, np.nan),
+        (None, 0.1),
+        ("x", 0.1),
+        ([0.5], 0.1),
+    )
+    for accuracy, skew in bad:
         with pytest.raises(ParameterError, match="an accuracy from 0 to 1 and a MaxSkew of at least 0"):
             able(accuracy, skew)
 

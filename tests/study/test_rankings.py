@@ -12,7 +12,8 @@ from fairerclip.baselines import LEACE
 from fairerclip.data import SentencePairs, Sentences, resplit, simulate
 from fairerclip.errors import LabelError, OutputExistsError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
-from fairerclip.metrics import able, correlation_inside_groups, kl_at_k, max_skew
+from fairerclip.metrics import Estimate, able, correlation_inside_groups, kl_at_k, max_skew, ndkl
+from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.report.result_table import text_of
 from fairerclip.study.compare_rankings import RankingOptions, _over_runs, compare_rankings
 from fairerclip.study.comparison import PairedChange, SeedMean
@@ -129,7 +130,8 @@ def test_a_resampled_split_is_a_resampled_task(gallery):
     one = run_ranking(BY_KEY["leace"], gallery, 3, floor=0.5, resampled=True)
     task = resplit(gallery.task, 3, sensitive=["sex"])
     other = run_ranking(BY_KEY["leace"], replace(gallery, task=task), 3, floor=0.5)
-    assert one.attributes == other.attributes
+    (attribute,), (alone,) = one.attributes, other.attributes
+    assert attribute == alone.model_copy(update={"intervals": {}}), "intervals are over splits"
 
 
 def test_runs_that_share_the_readers_of_a_split_have_the_figures_of_runs_alone(gallery, monkeypatch):
@@ -197,6 +199,42 @@ def test_a_comparison_is_written_taken_up_again_and_guarded(gallery, tmp_path):
     moved = replace(gallery, task=resplit(gallery.task, 1))
     with pytest.raises(OutputExistsError, match="is not of this task"):
         write_rankings(compare_rankings(moved, options), page, tmp_path, overwrite=False)
+
+
+@pytest.mark.usefixtures("inline")
+def test_figures_of_one_run_have_intervals_over_queries_and_rows(gallery, tmp_path):
+    options = RankingOptions(methods=("zero-shot", "leace"), floor=0.5, jobs=1, k=100)
+    other = simulate("waterbirds", scale=0.1, width=48)
+    found = compare_rankings(gallery, options, unrelated=other, work=tmp_path)
+    row = found.rows[1]
+    (run,), (figures,) = row.runs, row.figures
+    X, groups = gallery.task.test.X, gallery.groups(gallery.task.test)
+    given = RankingTask.of(gallery)
+    scores = given.fit(BY_KEY["leace"], run.chosen, 0).query_scores(X, given.queries)
+    rng = np.random.default_rng(5)
+    for name, values in (
+        ("kl", kl_at_k(scores, groups, 100)),
+        ("ndkl", ndkl(scores, groups, k=100)),
+        ("max_skew", max_skew(scores, groups, 100)),
+    ):
+        means = [np.mean(rng.choice(values, len(values))) for _ in range(4000)]
+        low, high = np.quantile(means, [0.025, 0.975])
+        figure = getattr(figures, name)
+        assert figure.mean == pytest.approx(np.mean(values))
+        assert [figure.low, figure.high] == pytest.approx([low, high], abs=0.15 * (high - low))
+    assert figures.low_correlation.low <= figures.low_correlation.mean <= figures.low_correlation.high
+    assert figures.low_correlation.low < figures.low_correlation.high
+    assert figures.average_precision.low < figures.average_precision.mean < figures.average_precision.high
+    n = len(other.test)
+    low, high = clopper_pearson(round(run.unrelated_accuracy * n), n, 0.95)
+    skew = Estimate(figures.max_skew.mean, figures.max_skew.low, figures.max_skew.high)
+    expected = able(Estimate(run.unrelated_accuracy, float(low), float(high)), skew)
+    assert (figures.able.mean, figures.able.low, figures.able.high) == pytest.approx(
+        (expected.value, expected.low, expected.high)
+    )
+    assert row.unrelated.low <= row.unrelated.mean <= row.unrelated.high
+    more = next(part for part in rankings_page(found).folded if part.title == "More figures")
+    assert "[" in text_of(more.tables[0].rows[1][3])
 
 
 def row(key, skew, inside, low=0.0, high=0.0):

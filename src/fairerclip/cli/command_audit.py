@@ -362,9 +362,7 @@ def _make_tasks(
     if dataset is None or root is None or work is None or bool(models) == (stores is not None):
         raise ParameterError("--dataset expects --root, --work, and either --model (repeated) or --stores")
     index = read_dataset(dataset, root)
-    prompt_source = prompts or index.prompts
-    if prompt_source is None:
-        raise ParameterError(f"no prompts are shipped for {index.name}; give --prompts with your own file")
+    prompt_source = options.prompts_for(index, prompts)
     for note in index.notes:
         show.note(note)
     if stores is not None:

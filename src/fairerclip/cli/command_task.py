@@ -149,9 +149,7 @@ def _make_task(
     choice = options.chosen_model(model, weights, preprocessing, device, download)
     _check_output(output, overwrite)
     index = read_dataset(name, root, **for_reader)
-    prompt_source = prompts or index.prompts
-    if prompt_source is None:
-        raise ParameterError(f"no prompts are shipped for {index.name}; give --prompts with your own file")
+    prompt_source = options.prompts_for(index, prompts)
     prompt_set = load_prompts(prompt_source)
     labelled = from_dataset(index)
     check_prompts(labelled, prompt_set)

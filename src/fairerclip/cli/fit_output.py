@@ -49,6 +49,8 @@ def classifier_result(experiment: Experiment, trained: Trained) -> dict[str, Any
     """Evaluate a classifier, and return the result that is printed."""
     from fairerclip.auditing.fit_answer import classifier_answer, named_reports
     from fairerclip.auditing.model_facts import model_facts
+    from fairerclip.model.kinds import contents_of
+    from fairerclip.model.saved_card import held_rows_words
 
     model = trained.model
     diagnostics = getattr(model, "diagnostics_", None) or {}
@@ -72,6 +74,7 @@ def classifier_result(experiment: Experiment, trained: Trained) -> dict[str, Any
         "method": method,
         "tuning": tuning,
         "diagnostics": diagnostics,
+        "notes": [held_rows_words(held)] if (held := contents_of(model).held_rows) else [],
     }
 
 
@@ -88,21 +91,22 @@ class Printing:
         """Print the result of a classifier."""
         if self.json:
             answer: Recommendation | None = result["recommendation"]
-            about = {} if self.read.notes is None else {"notes": self.read.notes}
             document = {
                 **result,
+                "notes": [*(self.read.notes or ()), *result["notes"]],
                 "model": str(self.output),
                 "recommendation": None if answer is None else answer.model_dump(),
                 "reports": {name: report.as_dict() for name, report in result["reports"].items()},
                 "skews": [asdict(skew) for skew in result["skews"]],
             }
-            show.print_json({**document, **about, "warnings": [*self.read.warnings, *warned]})
+            show.print_json({**document, "warnings": [*self.read.warnings, *warned]})
             return
         self._notes()
         self._answer(result["recommendation"])
         self._classifier_tables(result, trained)
         *sentences, setting = trained.sentences
-        for sentence in sentences if self.verbose else ():
+        # Harms and limits are always printed.
+        for sentence in (*result["notes"], *(sentences if self.verbose else ())):
             show.say(sentence)
         show.say(f"{setting}; written to {self.output}")
         self._rest()

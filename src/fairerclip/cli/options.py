@@ -12,6 +12,7 @@ from fairerclip._util.checks import check_range
 from fairerclip._util.files import check_name, is_url, local_output
 
 if TYPE_CHECKING:
+    from fairerclip.data.datasets.common import DatasetIndex
     from fairerclip.encoders.choice import ModelChoice
     from fairerclip.experiment import Experiment
     from fairerclip.model.estimator import FairerCLIP
@@ -296,6 +297,19 @@ def parse_offsets(text: str) -> list[float]:
         return [float(number) for number in text.split(",")]
     except ValueError:
         raise ParameterError(f"--offsets expects numbers such as 0.1,-0.1; got {text!r:.200}") from None
+
+
+def prompts_for(index: DatasetIndex, given: str | None) -> str:
+    """Return the prompts that were given for a data set, or those of the package; raise if there are neither."""
+    from fairerclip.errors import ParameterError
+
+    source = given or index.prompts
+    if source is None:
+        raise ParameterError(
+            f"no prompts are shipped for {index.name}; give --prompts with your own file, or with a set of the package "
+            "that has names for its classes and its --sensitive attributes (docs/how-to/datasets.md)"
+        )
+    return source
 
 
 def parse_parameters(

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairerclip._util.arrays import beside, to_numpy
 from fairerclip._util.checks import check_choice, check_confidence, check_interval
@@ -173,7 +174,18 @@ def _point(
 def mean_over_queries(values: Sequence[float] | F64, confidence: float) -> tuple[float, float, float]:
     """Return the mean of a figure over queries, with an interval from resampled queries (seeded)."""
     array = np.asarray(values, dtype=np.float64)
-    rng = np.random.default_rng(0)
-    means = array[rng.integers(len(array), size=(REPLICATES, len(array)))].mean(axis=1)
+    means = array[_resampled(len(array))].mean(axis=1)
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(array.mean()), float(low), float(high)
+
+
+def quantile_over_queries(values: F64, share: float, confidence: float) -> tuple[float, float]:
+    """Return the interval of a quantile of figures (q, g) by query and group, from resampled queries (seeded)."""
+    quantiles = [np.nanquantile(values[drawn], share) for drawn in _resampled(len(values))]
+    low, high = np.quantile(quantiles, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def _resampled(n: int) -> NDArray[np.int64]:
+    """Return n drawn numbers below n in each of `REPLICATES` rows."""
+    return np.random.default_rng(0).integers(n, size=(REPLICATES, n))

@@ -18,6 +18,8 @@ FORMAT = "fairerclip"
 """Value of ``format`` in a manifest."""
 TENSORS, MANIFEST, CARD = "model.safetensors", "fairerclip.json", "README.md"
 """Files of the folder of a saved model."""
+HOLD_ROWS = ("features.landmarks", "reference_")
+"""Names of tensors that hold embeddings of training images, and not sums over them."""
 OF_THE_RUN = ("encoder", "memory_budget")
 """Parameters about what is on the machine of a fit: files do not have them."""
 Manifest = dict[str, Any]
@@ -77,6 +79,11 @@ class Contents:
             details=getattr(model, "details_", None) or ModelDetails(),
             tensors=tensors,
         )
+
+    @property
+    def held_rows(self) -> int:
+        """Number of training images whose embeddings are in the file."""
+        return sum(len(self.tensors[name]) for name in HOLD_ROWS if name in self.tensors)
 
     def check(self, path: Path) -> None:
         """Raise if an entry that all kinds share has an impossible value, or a tensor is not finite."""

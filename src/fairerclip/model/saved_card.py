@@ -55,7 +55,7 @@ def card(contents: Contents, versions: Mapping[str, str], size: int) -> str:
         ("Intended use", _use(contents)),
         ("Classes, groups and prompts", _inputs(contents)),
         ("Figures", _figures(contents.details)),
-        ("Limits", [*(f"- {line}" for line in LIMITS), ""]),
+        ("Limits", [*(f"- {line}" for line in _limits(contents)), ""]),
         ("How it was made", _made(contents, versions, size)),
     ]
     about = ABOUT.get(contents.kind, OTHER)
@@ -182,6 +182,18 @@ def _value(metric: ModelMetric) -> str:
     if metric.low is None or metric.high is None:
         return shown
     return f"{shown} {interval(metric.low, metric.high, kind)}"
+
+
+def _limits(contents: Contents) -> list[str]:
+    return [*LIMITS, *([held_rows_words(contents.held_rows)] if contents.held_rows else [])]
+
+
+def held_rows_words(number_of_rows: int) -> str:
+    """Return the sentence on a model that holds embeddings of training images."""
+    return (
+        f"It holds embeddings of {number_of_rows:,} training images: give it only to those who may have these "
+        "embeddings."
+    )
 
 
 def _made(contents: Contents, versions: Mapping[str, str], size: int) -> list[str]:

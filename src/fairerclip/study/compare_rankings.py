@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from fairerclip.data import Task
 from fairerclip.embedding.strength_path import mean_over_queries
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
-from fairerclip.metrics import able
+from fairerclip.metrics import Estimate, able
 from fairerclip.study.compare import GRADIENT_SPLITS, runs_by_method
 from fairerclip.study.comparison import FailedRun, PairedChange, SeedMean, StudySoftware
 from fairerclip.study.fit_mitigator import FLOOR, queries_of, ranked_split
@@ -225,6 +225,7 @@ def _job(
         "seed": seed,
         "data": data,
         **given,
+        **({"intervals": True} if options.splits is None else {}),
         **({"cap": MAX_STEPS, "training": TRAINING} if method.gradient else {}),
         "version": __version__,
         "fixed": dict(method.fixed),
@@ -262,7 +263,7 @@ def _rows(
             runs=tuple(runs[method.key]),
             errors=tuple(run.error for run in runs[method.key] if isinstance(run, FailedRun)),
             figures=_figures(method.key, good, ratio),
-            unrelated=_over_runs(method.key, good, lambda run: run.unrelated, (-1.0, 1.0), ratio),
+            unrelated=_unrelated(method.key, good, ratio),
             against=_against(good.get(EMBEDDING, []), good[method.key], ratio)
             if method.key != EMBEDDING
             else {},
@@ -296,13 +297,11 @@ def _figures(
             )
             for name in NUMBERS
         }
-        if ratio is None:  # one run: intervals are over queries
-            numbers |= {
-                "max_skew": _over_queries(attribute.skews),
-                "rank_correlation": _over_queries(attribute.correlations),
-            }
-        both = _over_runs(key, runs, partial(_able, place), (0.0, 1.0), ratio)
-        found.append(RankingFigures(attribute=attribute.attribute, able=both, **numbers))
+        numbers["able"] = _over_runs(key, runs, partial(_able, place), (0.0, 1.0), ratio)
+        if ratio is None:
+            ends = _ends(runs[key][0], place)
+            numbers = {name: _with_ends(figure, ends.get(name)) for name, figure in numbers.items()}
+        found.append(RankingFigures(attribute=attribute.attribute, **numbers))
     return tuple(found)
 
 
@@ -321,9 +320,33 @@ def _able(place: int, run: RankingRun) -> float | None:
     return value
 
 
-def _over_queries(values: Iterable[float]) -> SeedMean:
-    mean, low, high = mean_over_queries(list(values), CONFIDENCE)
-    return SeedMean(mean=mean, sd=0.0, low=low, high=high, seeds=1)
+def _ends(run: RankingRun, place: int) -> dict[str, Sequence[float]]:
+    """Return the ends of the intervals of a run over queries, by figure, for the attribute at a place."""
+    attribute = run.attributes[place]
+    ends: dict[str, Sequence[float]] = {**attribute.intervals}
+    if run.unrelated_accuracy is not None:
+        accuracy = Estimate(run.unrelated_accuracy, *run.intervals["unrelated_accuracy"])
+        both = able(accuracy, Estimate(max(0.0, attribute.max_skew), *ends["max_skew"]))
+        ends["able"] = (both.low, both.high)
+    return ends
+
+
+def _with_ends(figure: SeedMean | None, ends: Sequence[float] | None) -> SeedMean | None:
+    """Return a figure of one run with the ends of its interval, where both are known."""
+    if figure is None or ends is None:
+        return figure
+    low, high = ends
+    return figure.model_copy(update={"low": low, "high": high})
+
+
+def _unrelated(key: str, runs: Mapping[str, Sequence[RankingRun]], ratio: float | None) -> SeedMean | None:
+    """Return the change of the accuracy on an unrelated task; the interval of one run is over its rows."""
+    found = _over_runs(key, runs, lambda run: run.unrelated, (-1.0, 1.0), ratio)
+    return (
+        found
+        if found is None or ratio is not None
+        else _with_ends(found, runs[key][0].intervals["unrelated"])
+    )
 
 
 def _over_runs(
@@ -336,7 +359,7 @@ def _over_runs(
     """Return the mean over the runs of a method with an interval for new rows, inside the bounds of the figure.
 
     A method with fewer splits than others is corrected for how they do on these. Without resampled splits the interval
-    is the value.
+    is the value: `_with_ends` sets that of the run.
     """
     by_split = {
         method: {run.seed: value for run in found if (value := figure(run)) is not None}

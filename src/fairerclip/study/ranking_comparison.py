@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from pydantic import Field
+
 from fairerclip._util.files import check_folder, write_folder
 from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Part
 from fairerclip.data.io.strict_json import read_strict_json
@@ -20,14 +22,19 @@ VERSION: Final = 1
 FILES = ("rankings.html", "rankings.md", "rankings.json")
 
 
+Intervals = Keyed[Many[Number]]
+"""Two ends by the name of a figure."""
+
+
 class RankedAttribute(Part):
     """Figures of the rankings by all queries, over the groups of one attribute.
 
     ``max_skew``, ``ndkl``, ``kl`` and ``rank_correlation`` (with the original scores, inside groups) are means over
     queries; ``skews`` and ``correlations`` are those of each query, which ``rankings.json`` leaves out.
     ``low_correlation`` is the 5th percentile over queries and groups. ``average_precision`` is the mean change inside
-    groups over ``known_queries``, the queries whose right answers the task knows. Runs of earlier versions have no
-    ``kl``.
+    groups over ``known_queries``, the queries whose right answers the task knows. ``intervals`` has the ends of 95 %
+    intervals over queries by the name of the figure; on resampled splits intervals are over these, and it is empty.
+    Runs of earlier versions have no ``kl``.
     """
 
     attribute: Words
@@ -42,6 +49,7 @@ class RankedAttribute(Part):
     low_correlation: Number
     average_precision: Number | None = None
     known_queries: Count
+    intervals: Intervals = Field(default_factory=dict)
 
 
 class RankingRun(Answer):
@@ -49,7 +57,8 @@ class RankingRun(Answer):
 
     ``reached_floor`` tells whether a setting kept enough of the order inside groups on the validation rows;
     ``unrelated`` is the change of the zero-shot accuracy on an unrelated task, ``unrelated_accuracy`` this accuracy
-    with the method, which runs of earlier versions lack. Times, memory and size are as in a comparison of classifiers.
+    with the method, which runs of earlier versions lack. ``intervals`` has the ends of their 95 % intervals over rows,
+    but on resampled splits. Times, memory and size are as in a comparison of classifiers.
     """
 
     seed: Count
@@ -57,6 +66,7 @@ class RankingRun(Answer):
     attributes: Many[RankedAttribute]
     unrelated: Number | None = None
     unrelated_accuracy: Number | None = None
+    intervals: Intervals = Field(default_factory=dict)
     chosen: Settings
     candidates: Count
     reached_floor: Boolean

@@ -220,8 +220,7 @@ def _big_figures(comparison: RankingComparison) -> list[BigFigure]:
 
 def _folded(comparison: RankingComparison) -> list[Folded]:
     done = [row for row in comparison.rows if row.figures]
-    resampled = comparison.settings.splits is not None
-    more = [_more(row, figures, resampled) for row in done for figures in row.figures]
+    more = [_more(row, figures) for row in done for figures in row.figures]
     costs = [
         [
             row.title,
@@ -277,8 +276,8 @@ def _more_words(comparison: RankingComparison) -> list[str]:
     return words
 
 
-def _more(row: RankingRow, figures: RankingFigures, resampled: bool) -> list[Content]:
-    """Return a row of further figures; only those of several splits have intervals."""
+def _more(row: RankingRow, figures: RankingFigures) -> list[Content]:
+    """Return a row of further figures."""
     kinds: list[tuple[SeedMean | None, Kind]] = [
         (figures.ndkl, "number"),
         (figures.kl, "number"),
@@ -286,9 +285,5 @@ def _more(row: RankingRow, figures: RankingFigures, resampled: bool) -> list[Con
         (row.unrelated, "change"),
         (figures.able, ABLE.kind),
     ]
-    ends = [(found.low, found.high) if found and resampled else () for found, _ in kinds]
-    cells = [
-        Cell(found.mean, kind, *end) if found else None
-        for (found, kind), end in zip(kinds, ends, strict=True)
-    ]
+    cells = [Cell(found.mean, kind, found.low, found.high) if found else None for found, kind in kinds]
     return [row.title, figures.attribute, *cells]

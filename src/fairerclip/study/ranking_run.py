@@ -24,16 +24,23 @@ from fairerclip.data import Split, Task, resplit
 from fairerclip.data.coded_labels import UNKNOWN
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.embedding.mitigator import EmbeddingMitigator
-from fairerclip.embedding.strength_path import LOW_SHARE, STRENGTHS
+from fairerclip.embedding.strength_path import (
+    LOW_SHARE,
+    STRENGTHS,
+    mean_over_queries,
+    quantile_over_queries,
+)
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import average_precision, correlation_inside_groups, kl_at_k, max_skew, ndkl
+from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.study.fit_mitigator import mitigator_arguments, queries_of, ranked_split
 from fairerclip.study.method import Method, Parameters, make
 from fairerclip.study.methods import EMBEDDING, MAX_STEPS, METHODS
 from fairerclip.study.ranking_comparison import RankedAttribute, RankingRun
 from fairerclip.study.run_method import count_parameters
+from fairerclip.study.split_figures import CONFIDENCE
 
 CANDIDATES = 10
 """Number of settings that a method for rankings may choose from, as many as `EmbeddingMitigator` has strengths."""
@@ -231,13 +238,13 @@ def run_ranking(
     chosen, model, reached, candidates = _choose(method, given, seed, floor)
     seconds_in_all = time.perf_counter() - started
     seconds = _seconds_of_fit(method, given, chosen, seed)
-    attributes = _attributes(model, given, split, k)
+    attributes = _attributes(model, given, split, k, with_intervals=not resampled)
     after = peak_memory()
     return RankingRun(
         seed=seed,
         split=split,
         attributes=attributes,
-        **({} if unrelated is None else unrelated_figures(model, unrelated)),
+        **({} if unrelated is None else unrelated_figures(model, unrelated, with_intervals=not resampled)),
         chosen={**method.fixed, **chosen},
         candidates=candidates,
         reached_floor=reached,
@@ -297,19 +304,19 @@ def _choose(
 
 
 def _attributes(
-    model: Baseline, given: RankingTask, split: str, k: int | None
+    model: Baseline, given: RankingTask, split: str, k: int | None, *, with_intervals: bool
 ) -> tuple[RankedAttribute, ...]:
     """Return the figures of the rankings of a split for each attribute with labels."""
     rows = given.experiment.task.split(split)
     return tuple(
-        _measured(name, model, given, RankedRows.of(rows, column, given.queries, k), rows)
+        _measured(name, model, given, RankedRows.of(rows, column, given.queries, k), rows, with_intervals)
         for name, column in given.experiment.group_columns(rows).items()
         if column is not None
     )
 
 
 def _measured(
-    name: str, model: Baseline, given: RankingTask, judged: RankedRows, rows: Split
+    name: str, model: Baseline, given: RankingTask, judged: RankedRows, rows: Split, with_intervals: bool
 ) -> RankedAttribute:
     """Return the figures of the rankings over the groups of one attribute."""
     scores = model.query_scores(judged.X, given.queries)
@@ -319,19 +326,28 @@ def _measured(
         float(np.nanmean(after) - np.nanmean(before))
         for before, after in _precisions(model, given.experiment, rows, name)
     ]
+    divergences = {
+        "ndkl": np.asarray(ndkl(scores, judged.groups, k=judged.k)),
+        "kl": np.asarray(kl_at_k(scores, judged.groups, judged.k)),
+    }
+    means = {"max_skew": skews, **divergences, "rank_correlation": per_query}
+    means |= {"average_precision": np.array(changes)} if changes else {}
+    ends = {key: mean_over_queries(values, CONFIDENCE)[1:] for key, values in means.items()}
+    ends["low_correlation"] = quantile_over_queries(correlations, LOW_SHARE, CONFIDENCE)
     return RankedAttribute(
         attribute=name,
         k=judged.k,
         rows=len(judged.groups),
         max_skew=float(skews.mean()),
         skews=tuple(skews.tolist()),
-        ndkl=float(np.mean(ndkl(scores, judged.groups, k=judged.k))),
-        kl=float(np.mean(kl_at_k(scores, judged.groups, judged.k))),
+        ndkl=float(divergences["ndkl"].mean()),
+        kl=float(divergences["kl"].mean()),
         rank_correlation=float(per_query.mean()),
         correlations=tuple(per_query.tolist()),
         low_correlation=float(np.nanquantile(correlations, LOW_SHARE)),
         average_precision=float(np.mean(changes)) if changes else None,
         known_queries=len(changes),
+        **({"intervals": ends} if with_intervals else {}),
     )
 
 
@@ -367,12 +383,21 @@ def known_answers(experiment: Experiment, rows: Split) -> Iterator[tuple[F64, ND
             yield np.asarray(value.text, dtype=np.float64), np.asarray(rows.s[name])
 
 
-def unrelated_figures(model: Baseline, task: Task) -> dict[str, float]:
+def unrelated_figures(model: Baseline, task: Task, *, with_intervals: bool = False) -> dict[str, Any]:
     """Return the zero-shot accuracy on another task's test rows under the maps of a model, and its change."""
     X, y, text = unrelated_rows(task)
-    before = np.mean((unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1) == y)
-    after = np.mean(model.query_scores(X, text).argmax(axis=1) == y)
-    return {"unrelated": float(after - before), "unrelated_accuracy": float(after)}
+    before = (unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1) == y
+    after = model.query_scores(X, text).argmax(axis=1) == y
+    figures: dict[str, Any] = {
+        "unrelated": float(after.mean() - before.mean()),
+        "unrelated_accuracy": float(after.mean()),
+    }
+    if with_intervals:
+        low, high = clopper_pearson(after.sum(), len(y), CONFIDENCE)
+        # The change is a mean over rows as others are over queries: from resampled ones.
+        _, *change = mean_over_queries(after.astype(np.float64) - before, CONFIDENCE)
+        figures["intervals"] = {"unrelated": change, "unrelated_accuracy": (float(low), float(high))}
+    return figures
 
 
 def unrelated_rows(task: Task) -> tuple[NDArray[Any], NDArray[Any], F64]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairerclip._util.checks import check_choice
+from fairerclip._util.checks import as_number, check_choice
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.features.feature_map import RandomState
 from fairerclip.metrics.intervals import Estimate
@@ -29,10 +29,10 @@ def reference_shares(reference: Reference, codes: IntArray, labels: list[Any]) -
         missing = [label for label in labels if label not in reference]
         if missing:
             raise LabelError(f"reference gives no share for group {missing[0]!r}; give 0 to leave it out")
-        weights = np.array([float(share) for share in reference.values()])
+        weights = np.array([as_number(share) for share in reference.values()])
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
             raise ParameterError(
-                f"reference must hold shares of at least 0, not all 0; got {dict(reference)}"
+                f"reference must hold shares of at least 0, not all 0; got {dict(reference)!r:.200}"
             )
         places = {label: code for code, label in enumerate(labels)}
         members = np.array([places.get(label, -1) for label in reference], dtype=np.intp)
@@ -260,7 +260,8 @@ def kl_at_k(
 
 def pair_codes(pair: Any, labels: list[Any]) -> tuple[int, int]:
     """Return the codes of the two values of Bias@k; raise if they are not two different groups."""
-    values = [pair] if isinstance(pair, str) else list(pair)
+    given = pair.tolist() if isinstance(pair, np.ndarray) else pair
+    values = list(given) if isinstance(given, (tuple, list)) else []
     if len(values) != 2 or values[0] == values[1]:
         raise ParameterError(f"pair must be two different values of the groups {labels}; got {pair!r:.80}")
     unknown = [value for value in values if value not in labels]
@@ -338,10 +339,12 @@ def able(accuracy: float | Estimate, skew: float | Estimate) -> Estimate:
     >>> round(found.low, 4), round(found.high, 4)
     (0.6725, 0.7121)
     """
-    a, s = (x if isinstance(x, Estimate) else Estimate(float(x), np.nan, np.nan) for x in (accuracy, skew))
+    a, s = (
+        x if isinstance(x, Estimate) else Estimate(as_number(x), np.nan, np.nan) for x in (accuracy, skew)
+    )
     if not (0 <= a.value <= 1 and s.value >= 0):
         raise ParameterError(
-            f"expected an accuracy from 0 to 1 and a MaxSkew of at least 0; got {a.value} and {s.value}"
+            f"expected an accuracy from 0 to 1 and a MaxSkew of at least 0; got {accuracy!r:.60} and {skew!r:.60}"
         )
     value = _able(a.value, s.value)
     down, up = (

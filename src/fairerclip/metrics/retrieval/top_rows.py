@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.checks import check_choice
+from fairerclip._util.checks import check_choice, is_whole
 from fairerclip.errors import ParameterError, ShapeError
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
 from fairerclip.metrics.label_codes import FloatArray, IntArray
@@ -144,10 +143,13 @@ def checked_cut(k: Any, n: int) -> int:
     """Return ``k`` as an integer between 1 and n; None means n."""
     if n == 0:
         raise ShapeError("expected at least one row to rank, got scores with 0 rows")
-    cut = n if k is None else index(k)
-    if not 1 <= cut <= n:
-        raise ParameterError(f"k must lie between 1 and the number of rows n={n}; got {cut}")
-    return cut
+    if k is None:
+        return n
+    if not is_whole(k):
+        raise ParameterError(f"k must be a whole number; got {k!r:.60}")
+    if not 1 <= k <= n:
+        raise ParameterError(f"k must lie between 1 and the number of rows n={n}; got {k}")
+    return int(k)
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
