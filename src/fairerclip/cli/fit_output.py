@@ -49,8 +49,6 @@ def classifier_result(experiment: Experiment, trained: Trained) -> dict[str, Any
     """Evaluate a classifier, and return the result that is printed."""
     from fairerclip.auditing.fit_answer import classifier_answer, named_reports
     from fairerclip.auditing.model_facts import model_facts
-    from fairerclip.model.kinds import contents_of
-    from fairerclip.model.saved_card import held_rows_words
 
     model = trained.model
     diagnostics = getattr(model, "diagnostics_", None) or {}
@@ -74,7 +72,6 @@ def classifier_result(experiment: Experiment, trained: Trained) -> dict[str, Any
         "method": method,
         "tuning": tuning,
         "diagnostics": diagnostics,
-        "notes": [held_rows_words(held)] if (held := contents_of(model).held_rows) else [],
     }
 
 
@@ -89,24 +86,31 @@ class Printing:
 
     def classifier(self, result: dict[str, Any], trained: Trained, warned: Sequence[str]) -> None:
         """Print the result of a classifier."""
+        from fairerclip.model.kinds import contents_of
+        from fairerclip.model.saved_card import held_rows_words
+
+        held = contents_of(trained.model).held_rows
+        notes = [held_rows_words(held)] if held else []
         if self.json:
             answer: Recommendation | None = result["recommendation"]
+            about = (
+                {} if self.read.notes is None and not notes else {"notes": [*(self.read.notes or ()), *notes]}
+            )
             document = {
                 **result,
-                "notes": [*(self.read.notes or ()), *result["notes"]],
                 "model": str(self.output),
                 "recommendation": None if answer is None else answer.model_dump(),
                 "reports": {name: report.as_dict() for name, report in result["reports"].items()},
                 "skews": [asdict(skew) for skew in result["skews"]],
             }
-            show.print_json({**document, "warnings": [*self.read.warnings, *warned]})
+            show.print_json({**document, **about, "warnings": [*self.read.warnings, *warned]})
             return
         self._notes()
         self._answer(result["recommendation"])
         self._classifier_tables(result, trained)
         *sentences, setting = trained.sentences
         # Harms and limits are always printed.
-        for sentence in (*result["notes"], *(sentences if self.verbose else ())):
+        for sentence in (*notes, *(sentences if self.verbose else ())):
             show.say(sentence)
         show.say(f"{setting}; written to {self.output}")
         self._rest()
