@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fairerclip
 from fairerclip.baselines import PromptDebiasing, ZeroShot
+from fairerclip.data import load_task, save_task, simulate
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.encoders import load
 from fairerclip.encoders.prompt_tokens import TokenTower
@@ -21,7 +25,9 @@ from fairerclip.errors import (
     ProvenanceError,
     ShapeError,
 )
+from fairerclip.experiment import Experiment
 from fairerclip.export.model_computation import computation_of, parts_of
+from fairerclip.study.fit_method import fit_method
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -182,3 +188,81 @@ def test_bad_inputs_are_refused(encoder, given, onnx_folder):
         fit(text={"a": "bird " * 14, "b": "man"})
     with pytest.raises(ShapeError, match="must come from the same model"):
         fit(X=X[:, :5])
+
+
+@pytest.fixture(scope="module")
+def task(encoder, tmp_path_factory):
+    """A task of the encoder's own prompts, with rows around them that lean to S, as a file."""
+    drawn, rng = simulate("waterbirds", scale=0.04, width=encoder.width), np.random.default_rng(1)
+    prompts = ("a photo of a bird", "a photo of water")
+    text = encoder.encode_text(list(prompts))
+    values = encoder.encode_text(["photo of a man", "photo of a woman"])
+    place = replace(drawn.sensitive_attribute(), text=values)
+    splits = {
+        name: replace(
+            rows,
+            X=(text[rows.y] + 0.5 * values[rows.s[place.name]] + 0.05 * rng.normal(size=rows.X.shape)).astype(
+                "f4"
+            ),
+        )
+        for name, rows in drawn.splits.items()
+    }
+    made = replace(
+        drawn,
+        splits=splits,
+        text_target=text,
+        target_prompts=prompts,
+        sensitive={place.name: place},
+        simulated=False,
+        variants=None,
+    )
+    return save_task(made, tmp_path_factory.mktemp("tokens") / "task.npz")
+
+
+def test_fit_learns_tokens_through_the_encoder_of_the_task(run, task, siglip_folder, tmp_path):
+    model = f"transformers:{siglip_folder}"
+    call = ("fit", task, "--method", "prompt-debiasing", "--max-steps", 4, "-o", tmp_path / "m")
+    code, out, err = run(*call, "--encoder", model, "--json")
+    assert (code, err) == (0, "")
+    found, back = json.loads(out), fairerclip.load(tmp_path / "m")
+    assert found["diagnostics"]["route"] == back.diagnostics_["route"] == "tokens"
+    assert found["parameters"]["tokens"] == back.tokens == 2
+    assert "encoder" not in found["parameters"]
+    assert_allclose(back.prompts_, load_task(task).text_target, atol=1e-6)
+    code, out, _ = run("audit", task, "--after", tmp_path / "m", "--json")
+    assert code == 0
+    assert json.loads(out)["model"]["method"] == "Prompt debiasing, learned tokens"
+    code, _, _ = run(*call, "--overwrite")
+    assert code == 0
+    assert fairerclip.load(tmp_path / "m").diagnostics_["route"] == "embedding space"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--method", "tie"), "--encoder is for prompt-debiasing"),
+        ((), "--encoder is for prompt-debiasing"),
+        (("--method", "embedding"), "--encoder is for prompt-debiasing"),
+    ],
+)
+def test_other_methods_take_no_encoder(run, task, siglip_folder, tmp_path, options, words):
+    code, out, err = run(
+        "fit", task, *options, "--encoder", f"transformers:{siglip_folder}", "-o", tmp_path / "m"
+    )
+    assert (code, out) == (2, "")
+    assert words in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_an_encoder_that_did_not_embed_the_task_is_refused(encoder, task, clip_folder):
+    experiment = Experiment.of(load_task(task))
+    other = load(f"transformers:{clip_folder}")
+    assert other.width != encoder.width or other.provenance.weights != encoder.provenance.weights
+    with pytest.raises(ProvenanceError, match="give the model that embedded"):
+        fit_method("prompt-debiasing", experiment, encoder=other)
+    simulated = Experiment.of(simulate("waterbirds", scale=0.04, width=encoder.width))
+    with pytest.raises(ProvenanceError, match="its embeddings come from no encoder"):
+        fit_method("prompt-debiasing", simulated, encoder=encoder)
+    with pytest.raises(ParameterError, match="an encoder is for prompt-debiasing"):
+        fit_method("zero-shot", experiment, encoder=encoder)

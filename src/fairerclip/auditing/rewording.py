@@ -16,6 +16,7 @@ from fairerclip.errors import ProvenanceError, ShapeError
 from fairerclip.experiment import Experiment
 
 if TYPE_CHECKING:
+    from fairerclip.data import Task
     from fairerclip.encoders.encoder import Encoder
 
 
@@ -53,6 +54,25 @@ def variants_from_encoder(
     """
     task = experiment.task
     chosen = as_templates(templates)
+    _check_possible(task, encoder)
+    sentences = [filled(template, name) for template in chosen for name in task.class_names]
+    rows = np.asarray(encoder.encode_text(sentences), dtype=np.float32)
+    expected = len(chosen), len(task.class_names), task.width
+    if rows.shape != (len(sentences), task.width):
+        raise ShapeError(f"{encoder.name} gave shape {rows.shape} for {len(sentences)} prompts")
+    texts = rows.reshape(expected)
+    _check_same_space(task.text_target, texts, encoder.name)
+    return texts, chosen
+
+
+def check_encoder(task: Task, encoder: Encoder) -> None:
+    """Raise `ProvenanceError` if an encoder is not the model that embedded a task, by width and class prompts."""
+    _check_possible(task, encoder)
+    rows = np.asarray(encoder.encode_text(list(task.target_prompts)), dtype=np.float32)
+    _check_same_space(task.text_target, rows[None], encoder.name)
+
+
+def _check_possible(task: Task, encoder: Encoder) -> None:
     if task.simulated:
         raise ProvenanceError(
             f"{task.name} is simulated: its embeddings come from no encoder, so its prompts cannot be embedded"
@@ -62,14 +82,6 @@ def variants_from_encoder(
             f"{encoder.name} gives embeddings of width {encoder.width} and {task.name} has width {task.width}: give "
             "the model that embedded its images"
         )
-    sentences = [filled(template, name) for template in chosen for name in task.class_names]
-    rows = np.asarray(encoder.encode_text(sentences), dtype=np.float32)
-    expected = len(chosen), len(task.class_names), task.width
-    if rows.shape != (len(sentences), task.width):
-        raise ShapeError(f"{encoder.name} gave shape {rows.shape} for {len(sentences)} prompts")
-    texts = rows.reshape(expected)
-    _check_same_space(task.text_target, texts, encoder.name)
-    return texts, chosen
 
 
 def _check_same_space(task_text: Floats | None, texts: Floats, encoder: str) -> None:

@@ -66,6 +66,7 @@ def fit(
     max_seconds: fit_options.MaxSeconds = None,
     cv: fit_options.Folds = None,
     max_steps: fit_options.MaxSteps = None,
+    encoder: fit_options.Encoder = None,
     strength: fit_options.Strength = None,
     floor: fit_options.Floor = None,
     collection: fit_options.Collection = None,
@@ -96,6 +97,7 @@ def fit(
         memory_budget=memory_budget,
         cluster=cluster,
         checkpoint=checkpoint,
+        encoder=encoder,
     )
     given.check(key)
     check_choice("precision", precision or "full", PRECISIONS)
@@ -214,8 +216,18 @@ def _train_other(key: str, experiment: Experiment, given: FitOptions) -> Trained
     from fairerclip.report.fit_tables import settings_text
     from fairerclip.study.fit_method import fit_method
 
+    encoder = None
+    if given.encoder is not None:
+        from fairerclip.encoders.loading import load
+
+        encoder = load(given.encoder)
     trained = fit_method(
-        key, experiment, labels=given.labels, seed=given.seed or 0, max_steps=given.max_steps
+        key,
+        experiment,
+        labels=given.labels,
+        seed=given.seed or 0,
+        max_steps=given.max_steps,
+        encoder=encoder,
     )
     values = {"key": key, "parameters": dict(trained.parameters), "offsets": trained.model.offsets_.tolist()}
     sentences = [trained.how_chosen, *(f"Left out: {failure}" for failure in trained.failures)]

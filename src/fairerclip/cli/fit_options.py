@@ -15,6 +15,8 @@ OWN = "fairerclip"
 """FairerCLIP among the methods, the default."""
 EMBEDDING = "embedding"
 """EmbeddingMitigator among the methods."""
+WITH_TOKENS = "prompt-debiasing"
+"""Method that may learn through a text encoder."""
 
 MethodName = Annotated[
     str,
@@ -32,6 +34,13 @@ MaxSteps = Annotated[
         callback=options.in_range,
         help="Largest number of batches of one training by gradient, for methods that are trained by it. "
         "Default: that of compare.",
+    ),
+]
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        help="With --method prompt-debiasing: CLIP model that embedded the task, open_clip or transformers. Tokens are "
+        "then learned through its text encoder. Default: an addition in embedding space.",
     ),
 ]
 Tune = Annotated[
@@ -156,6 +165,7 @@ class FitOptions:
     memory_budget: str | None = None
     cluster: str | None = None
     checkpoint: Path | None = None
+    encoder: str | None = None
 
     def check(self, key: str) -> None:
         """Raise if options are given that the method does not have."""
@@ -166,6 +176,10 @@ class FitOptions:
             "--floor": self.floor,
             "--collection": self.collection,
         }
+        if self.encoder is not None and key != WITH_TOKENS:
+            raise ParameterError(
+                f"--encoder is for {WITH_TOKENS}, which learns tokens through it, but the method is {key}: leave it out"
+            )
         tune = {True: "--tune", False: "--no-tune", None: ""}[self.search.tune]
         own = {**self._own(), tune: tune or None, **self.search.asked()}
         if key == EMBEDDING:

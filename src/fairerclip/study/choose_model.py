@@ -351,6 +351,8 @@ def fit_arguments(method: Method, experiment: Experiment) -> dict[str, Any]:
         columns = experiment.group_columns(experiment.task.train)
         known = all(column is not None for column in columns.values())
         given["sensitive_features"] = columns if known else None
+    if method.fixed.get("encoder") is not None:  # it embeds the prompts itself
+        given["text"] = experiment.prompts
     used = () if method.is_own else method.estimator.sentences
     return given | {name: texts for name, texts in experiment.sentences().items() if name in used}
 

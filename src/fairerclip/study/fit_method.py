@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from fairerclip._util.checks import check_range
+from fairerclip.auditing.rewording import check_encoder
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
+from fairerclip.model.contents import OF_THE_RUN
 from fairerclip.study.choose_model import choose_model
 from fairerclip.study.method import Method
 from fairerclip.study.methods import EMBEDDING, FITTABLE, MAX_STEPS, OWN, check_labels, fit_key
+
+if TYPE_CHECKING:
+    from fairerclip.encoders.encoder import Encoder
+
+WITH_TOKENS, TOKENS = "prompt-debiasing", 2
+"""Method that learns tokens through a text encoder, and their number, as published."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +58,7 @@ def fit_method(
     labels: str | None = None,
     seed: int = 0,
     max_steps: int | None = None,
+    encoder: Encoder | None = None,
 ) -> TrainedMethod:
     """Train a method, with the setting and the class offsets that `compare` would choose for it with the same seed.
 
@@ -65,6 +74,8 @@ def fit_method(
         Seed of everything random.
     max_steps : int, optional
         Limit of the training of one setting by gradient, in batches; by default that of a comparison.
+    encoder : Encoder, optional
+        For prompt-debiasing: the model that embedded the task, through whose text encoder tokens are learned.
 
     Returns
     -------
@@ -90,6 +101,21 @@ def fit_method(
     reason = method.why_not(experiment)
     if reason is not None:
         raise LabelError(f"{key} cannot be trained on {experiment.task.name}: {reason}")
+    if encoder is not None:
+        method = through_encoder(method, experiment, encoder)
     chosen = choose_model(method, experiment, seed, max_steps=max_steps or MAX_STEPS)
-    parameters = {**method.fixed, **chosen.parameters}
+    parameters = {
+        name: value for name, value in {**method.fixed, **chosen.parameters}.items() if name not in OF_THE_RUN
+    }
     return TrainedMethod(method, chosen.complete(), parameters, chosen.seconds, chosen.failures)
+
+
+def through_encoder(method: Method, experiment: Experiment, encoder: Encoder) -> Method:
+    """Return a method that learns tokens through the text encoder, which must be the one that embedded the task."""
+    if method.key != WITH_TOKENS:
+        raise ParameterError(
+            f"an encoder is for {WITH_TOKENS}, which learns tokens through it; {method.key} learns from embeddings: "
+            "leave it out"
+        )
+    check_encoder(experiment.task, encoder)
+    return replace(method, fixed={"tokens": TOKENS, "encoder": encoder})
