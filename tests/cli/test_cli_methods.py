@@ -144,6 +144,7 @@ def test_fit_writes_what_it_knows_into_the_manifest_and_the_card(run, task, tmp_
     ("options", "rows"),
     [
         (("--method", "bend-vlm"), None),
+        (("--method", "embedding", "--set", "features=nystroem", "--set", "n_features=50"), 50),
         (("--tau", 0.5, "--set", "kernel=nystroem", "--set", "n_features=50"), 50),
     ],
 )

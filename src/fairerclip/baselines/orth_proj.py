@@ -112,8 +112,7 @@ def warn_if_equal(prompts: F64, basis: F64, classes: Any, step: str) -> None:
         more = f", and {len(alike) - 1} more pairs" if len(alike) > 1 else ""
         warnings.warn(
             f"nothing is left of the difference of the prompts of classes {first!r} and {second!r}{more} after {step}, "
-            "so that their scores are equal up to rounding: the prompts of sensitive values must not be those of "
-            "classes",
+            "so that their scores are equal up to rounding: give other prompts of the sensitive values, or other pairs",
             TextCollapseWarning,
             stacklevel=4,
         )

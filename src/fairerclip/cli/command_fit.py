@@ -102,9 +102,8 @@ def fit(
     given.check(key)
     check_choice("precision", precision or "full", PRECISIONS)
     saving = Saving(output, overwrite, precision or "full")
-    check_output(
-        output, KINDS.get(key) or FITTABLE[key].home, overwrite=overwrite
-    )  # before the work, not after it
+    # Before the work, not after it.
+    check_output(output, KINDS.get(key) or FITTABLE[key].home, overwrite=overwrite)
     store.check(task, key)
     experiment, read = _experiment(task, store, sensitive, classes)
     check_class_names(experiment.classes)

@@ -75,6 +75,15 @@ def classifier_result(experiment: Experiment, trained: Trained) -> dict[str, Any
     }
 
 
+def held_rows(model: AnyModel) -> list[str]:
+    """Return a sentence if the file of a model holds embeddings of training images."""
+    from fairerclip.model.kinds import contents_of
+    from fairerclip.model.saved_card import held_rows_words
+
+    held = contents_of(model).held_rows
+    return [held_rows_words(held)] if held else []
+
+
 @dataclass(frozen=True)
 class Printing:
     """How and where the result of a fit is printed: ``output`` is the model's folder."""
@@ -86,11 +95,7 @@ class Printing:
 
     def classifier(self, result: dict[str, Any], trained: Trained, warned: Sequence[str]) -> None:
         """Print the result of a classifier."""
-        from fairerclip.model.kinds import contents_of
-        from fairerclip.model.saved_card import held_rows_words
-
-        held = contents_of(trained.model).held_rows
-        notes = [held_rows_words(held)] if held else []
+        notes = held_rows(trained.model)
         if self.json:
             answer: Recommendation | None = result["recommendation"]
             about = (
@@ -120,13 +125,13 @@ class Printing:
         from fairerclip.auditing.fit_answer import mitigator_answer
         from fairerclip.report.fit_tables import rankings_table, strength_table
 
-        trained, split = result.trained, result.split
+        trained, split, notes = result.trained, result.split, held_rows(result.trained.mitigator)
         answer = None
         if result.rankings and split:
             answer = mitigator_answer(result.rankings, split, chosen=trained.path is not None)
         if self.json:
             values = result.as_dict()
-            values["notes"] = [*(self.read.notes or ()), *values["notes"]]
+            values["notes"] = [*(self.read.notes or ()), *values["notes"], *notes]
             values["recommendation"] = None if answer is None else answer.model_dump()
             show.print_json({**values, "model": str(self.output), "warnings": [*self.read.warnings, *warned]})
             return
@@ -140,7 +145,7 @@ class Printing:
         if trained.path is not None and self.verbose:
             show.put(show.rendered(strength_table(trained.path, trained.mitigator.strength)))
         # Harms and limits are always printed.
-        for sentence in (*result.notes, *(trained.sentences if self.verbose else ())):
+        for sentence in (*result.notes, *notes, *(trained.sentences if self.verbose else ())):
             show.say(sentence)
         show.say(f"EmbeddingMitigator: strength {trained.strength_text}; written to {self.output}")
         self._rest()
