@@ -90,7 +90,7 @@ def keep(field: Path, kept: Path = KEPT) -> list[str]:
     for folder in sorted(path.parent for path in field.glob("*/runs")):
         files = [*sorted(folder.glob("runs/*-split-*.json")), *(folder / name for name in RESULTS)]
         packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:xz") as archive:
+        with tarfile.open(fileobj=packed, mode="w:xz", preset=9) as archive:
             for file in filter(Path.exists, files):
                 content = file.read_bytes()
                 entry = tarfile.TarInfo(file.relative_to(folder).as_posix())
