@@ -77,7 +77,7 @@ AS_PUBLISHED = (
 )
 GALLERY = (
     "The sensitive values that methods read from prompts are read once for all of them: *fit* of the mitigator, which",
-    "reads its own, includes that, and *memory* of every method does. *KL* compares the first results with the gallery,",
+    "reads its own, includes that, and *memory* of every method does. *KL* compares the top k with the gallery,",
     "and *ABLE* joins the accuracy on the unrelated task and MaxSkew ([glossary](../glossary.md)).",
 )
 Runs = dict[str, list[MethodRun]]
