@@ -94,11 +94,6 @@ class Experiment:
         """Prompt embedding (p,) by class name, so that a fit does not depend on the order of the prompts."""
         return None if self.text is None else dict(zip(self.classes, self.text, strict=True))
 
-    @property
-    def prompts(self) -> dict[str, str]:
-        """Return the prompt of each class, by class name."""
-        return {name: self.task.target_prompts[self.task.class_names.index(name)] for name in self.classes}
-
     def target(self, split: Split) -> NDArray[np.str_] | None:
         """Return the class names of a split's rows (n,), `UNKNOWN` if unknown or not chosen; None without y."""
         if split.y is None:

@@ -12,7 +12,6 @@ from fairerclip.errors import KeptRunWarning, LabelError, ParameterError, Result
 from fairerclip.experiment import Experiment
 from fairerclip.study import compare as study
 from fairerclip.study import jobs
-from fairerclip.study.candidates import SEARCH
 from fairerclip.study.choose_model import choose_model
 from fairerclip.study.compare import CompareOptions, compare
 from fairerclip.study.comparison import (
@@ -23,6 +22,7 @@ from fairerclip.study.comparison import (
     write_comparison,
 )
 from fairerclip.study.comparison_page import page, verdict_sentence
+from fairerclip.study.method_settings import SEARCH
 from fairerclip.study.methods import METHODS, chosen_methods
 from fairerclip.study.paired_methods import PairedMethods
 from fairerclip.study.run_method import run_method

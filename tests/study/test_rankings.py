@@ -33,8 +33,8 @@ from fairerclip.study.ranking_run import (
     known_answers,
     ranking_methods,
     run_ranking,
-    unrelated_figures,
 )
+from fairerclip.study.unrelated_task import unrelated_figures
 
 BY_KEY = {method.key: method for method in ranking_methods()}
 

@@ -15,9 +15,9 @@ from fairerclip.experiment import Experiment
 from fairerclip.judging.objectives import Objective, judge_scores
 from fairerclip.model.automatic import LABELLED
 from fairerclip.study import choose_model as module
-from fairerclip.study.candidates import CANDIDATES, CHECKPOINTS, SEARCH
 from fairerclip.study.choose_model import checkpoints, choose_model, fit_arguments
 from fairerclip.study.method import make
+from fairerclip.study.method_settings import CANDIDATES, CHECKPOINTS, SEARCH
 from fairerclip.study.methods import METHODS
 from fairerclip.study.run_method import run_method
 

@@ -91,13 +91,7 @@ def fit(
     given = FitOptions(
         *(labels, seed, max_steps, tau, tau_z, criterion, preset, parameters, offsets),
         SearchOptions(tune, objective, accuracy_floor, max_seconds, cv),
-        strength=strength,
-        floor=floor,
-        collection=collection,
-        memory_budget=memory_budget,
-        cluster=cluster,
-        checkpoint=checkpoint,
-        encoder=encoder,
+        *(strength, floor, collection, memory_budget, cluster, checkpoint, encoder),
     )
     given.check(key)
     check_choice("precision", precision or "full", PRECISIONS)

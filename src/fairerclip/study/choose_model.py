@@ -29,8 +29,8 @@ from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.fit_inputs import read_inputs
-from fairerclip.study.candidates import CHECKPOINTS, SEARCH
 from fairerclip.study.method import Method, make
+from fairerclip.study.method_settings import CHECKPOINTS, SEARCH
 from fairerclip.tuning.found_rows import FoundRows, find_rows
 from fairerclip.tuning.record import judged_figures
 
@@ -352,7 +352,8 @@ def fit_arguments(method: Method, experiment: Experiment) -> dict[str, Any]:
         known = all(column is not None for column in columns.values())
         given["sensitive_features"] = columns if known else None
     if method.fixed.get("encoder") is not None:  # it embeds the prompts itself
-        given["text"] = experiment.prompts
+        prompts = dict(zip(experiment.task.class_names, experiment.task.target_prompts, strict=True))
+        given["text"] = {name: prompts[name] for name in experiment.classes}
     used = () if method.is_own else method.estimator.sentences
     return given | {name: texts for name, texts in experiment.sentences().items() if name in used}
 

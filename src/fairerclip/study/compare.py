@@ -21,7 +21,6 @@ from fairerclip.auditing.validation import refusing
 from fairerclip.baselines.gradient.recipes import TRAINING
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
-from fairerclip.study.candidates import CANDIDATES, SEARCH
 from fairerclip.study.comparison import (
     ComparedData,
     ComparedTask,
@@ -37,6 +36,7 @@ from fairerclip.study.comparison import (
 from fairerclip.study.comparison_answer import answer_of
 from fairerclip.study.jobs import Answer, Job, run_jobs
 from fairerclip.study.method import Method
+from fairerclip.study.method_settings import CANDIDATES, SEARCH
 from fairerclip.study.methods import EMBEDDING, MAX_STEPS, chosen_methods
 from fairerclip.study.paired_methods import PairedMethods
 from fairerclip.study.run_method import run_method, run_split

@@ -45,10 +45,10 @@ from fairerclip.study.ranking_run import (
     CANDIDATES,
     ranking_methods,
     run_ranking,
-    unrelated_rows,
     why_no_rankings,
 )
 from fairerclip.study.split_figures import CONFIDENCE, half_width, levelled_mean, overlap_ratio
+from fairerclip.study.unrelated_task import unrelated_rows
 
 NUMBERS = ("max_skew", "ndkl", "kl", "rank_correlation", "low_correlation", "average_precision")
 SKEWS = ("max_skew", "ndkl", "kl")
@@ -342,11 +342,8 @@ def _with_ends(figure: SeedMean | None, ends: Sequence[float] | None) -> SeedMea
 def _unrelated(key: str, runs: Mapping[str, Sequence[RankingRun]], ratio: float | None) -> SeedMean | None:
     """Return the change of the accuracy on an unrelated task; the interval of one run is over its rows."""
     found = _over_runs(key, runs, lambda run: run.unrelated, (-1.0, 1.0), ratio)
-    return (
-        found
-        if found is None or ratio is not None
-        else _with_ends(found, runs[key][0].intervals["unrelated"])
-    )
+    single = found is not None and ratio is None
+    return _with_ends(found, runs[key][0].intervals["unrelated"]) if single else found
 
 
 def _over_runs(

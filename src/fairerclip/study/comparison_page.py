@@ -21,7 +21,6 @@ from fairerclip.report.answer_page import (
 from fairerclip.report.front_chart import FrontChart, Interval, Mark, Tone
 from fairerclip.report.glossary import GLOSSARY
 from fairerclip.report.result_table import Cell, Content, ResultTable
-from fairerclip.study.candidates import CHECKPOINTS
 from fairerclip.study.comparison import Comparison, ComparisonRow, PairedChange, SeedMean, Verdict
 from fairerclip.study.comparison_answer import (
     OUTCOMES,
@@ -35,6 +34,7 @@ from fairerclip.study.comparison_answer import (
     rows_words,
     splits_words,
 )
+from fairerclip.study.method_settings import CHECKPOINTS
 from fairerclip.study.methods import LEARNS_FROM, METHODS, OWN
 from fairerclip.study.paired_methods import ZERO_SHOT
 

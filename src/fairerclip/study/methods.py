@@ -1,6 +1,6 @@
 """The methods that are compared, and what each needs.
 
-`candidates` has the settings that each may try; `choose_model` chooses among them by the same rule for every method.
+`method_settings` has the settings that each may try; `choose_model` chooses among them by the same rule for all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any, Literal
 from fairerclip.data.io.bounded_text import nearest
 from fairerclip.errors import ParameterError
 from fairerclip.experiment import LABELS
-from fairerclip.study.candidates import (
+from fairerclip.study.method import Labels, Method, Parameters
+from fairerclip.study.method_settings import (
     ADDITIONS,
     BOOSTS,
     DESCENTS,
@@ -38,7 +39,6 @@ from fairerclip.study.candidates import (
     TWICE,
     WEIGHTS,
 )
-from fairerclip.study.method import Labels, Method, Parameters
 
 MAX_STEPS = 20_000
 """Limit of the training of one setting by gradient, in batches, unless another is given."""

@@ -33,7 +33,6 @@ from fairerclip.embedding.strength_path import (
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import average_precision, correlation_inside_groups, kl_at_k, max_skew, ndkl
-from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.study.fit_mitigator import mitigator_arguments, queries_of, ranked_split
 from fairerclip.study.method import Method, Parameters, make
@@ -41,6 +40,7 @@ from fairerclip.study.methods import EMBEDDING, MAX_STEPS, METHODS
 from fairerclip.study.ranking_comparison import RankedAttribute, RankingRun
 from fairerclip.study.run_method import count_parameters
 from fairerclip.study.split_figures import CONFIDENCE
+from fairerclip.study.unrelated_task import unrelated_figures
 
 CANDIDATES = 10
 """Number of settings that a method for rankings may choose from, as many as `EmbeddingMitigator` has strengths."""
@@ -381,32 +381,6 @@ def known_answers(experiment: Experiment, rows: Split) -> Iterator[tuple[F64, ND
     for name, value in task.sensitive.items():
         if name not in experiment.sensitive and value.text is not None and name in rows.s:
             yield np.asarray(value.text, dtype=np.float64), np.asarray(rows.s[name])
-
-
-def unrelated_figures(model: Baseline, task: Task, *, with_intervals: bool = False) -> dict[str, Any]:
-    """Return the zero-shot accuracy on another task's test rows under the maps of a model, and its change."""
-    X, y, text = unrelated_rows(task)
-    before = (unit_rows(X.astype(np.float64)) @ unit_rows(text).T).argmax(axis=1) == y
-    after = model.query_scores(X, text).argmax(axis=1) == y
-    figures: dict[str, Any] = {
-        "unrelated": float(after.mean() - before.mean()),
-        "unrelated_accuracy": float(after.mean()),
-    }
-    if with_intervals:
-        low, high = clopper_pearson(after.sum(), len(y), CONFIDENCE)
-        # The change is a mean over rows as others are over queries: from resampled ones.
-        _, *change = mean_over_queries(after.astype(np.float64) - before, CONFIDENCE)
-        figures["intervals"] = {"unrelated": change, "unrelated_accuracy": (float(low), float(high))}
-    return figures
-
-
-def unrelated_rows(task: Task) -> tuple[NDArray[Any], NDArray[Any], F64]:
-    """Return the labelled test rows (n, p) of another task, their classes (n,) and the class prompts (c, p)."""
-    rows = task.splits.get("test") or next(iter(task.splits.values()))
-    if task.text_target is None or rows.y is None or not (rows.y >= 0).any():
-        raise LabelError(f"{task.name}: expected an unrelated task with class prompts and target labels")
-    known = np.flatnonzero(rows.y >= 0)
-    return np.asarray(rows.X)[known], rows.y[known], np.asarray(task.text_target, dtype=np.float64)
 
 
 def why_no_rankings(experiment: Experiment) -> str | None:
