@@ -28,6 +28,10 @@ EXPLAINED = {
 }  # in sentences that explain a figure, and the citation
 
 
+CHANCE = "50 % is chance"
+"""Explains the AUC; 50 is no figure elsewhere."""
+
+
 def leaves(value, key=""):
     if isinstance(value, dict):
         for name, part in value.items():
@@ -106,7 +110,7 @@ def test_every_number_on_the_page_is_in_the_results(open_page, results):
     for text, drawn in texts:
         if drawn and AXES.match(" ".join(text.split())):
             continue
-        for match in NUMBER.finditer(text):
+        for match in NUMBER.finditer(text.replace(CHANCE, "")):
             checked += 1
             if plain(match.group()) not in known:
                 missing.append((match.group(), " ".join(text.split())[:80]))
