@@ -158,4 +158,9 @@ def test_classes_that_differ_in_what_is_removed_alone_are_named(embeddings):
         model = RoboShot().fit(e.X, text=dict(zip("abc", e.text, strict=True)), sensitive_text=e.text[[0, 2]])
     scores = model.scores(e.X)
     assert np.abs(scores[:, 0] - scores[:, 2]).max() < 1e-12
+    # Helpful directions that are not orthogonal to the harmful one put the difference back.
+    T = np.eye(12)[:3]
+    helpful = [[T[0] + 0.2 * np.eye(12)[5], T[1]]]
+    model = RoboShot().fit(e.X, text=T, text_pairs={"harmful": [[T[0], T[2]]], "helpful": helpful})
+    assert np.abs(np.diff(model.scores(e.X)[:, [0, 2]])).max() > 0.1
     RoboShot(remove=0.9).fit(e.X, text=e.text, sensitive_text=e.text[[0, 2]])

@@ -161,6 +161,17 @@ def test_fit_and_the_card_say_that_a_model_holds_rows_of_training_images(run, ta
     assert "It holds" not in (tmp_path / "other" / "README.md").read_text(encoding="utf-8")
 
 
+def test_settings_that_are_not_chosen_warn_of_nothing(run, task, tmp_path):
+    birds = load_task(task)
+    place = birds.sensitive_attribute()
+    same = replace(birds, sensitive={place.name: replace(place, text=birds.text_target)})
+    file = save_task(same, tmp_path / "same.npz")
+    code, out, _ = run("fit", file, "--method", "roboshot", "-o", tmp_path / "m", "--json")
+    assert code == 0
+    assert fairerclip.load(tmp_path / "m").remove != 1.0
+    assert not any("scores are equal" in line for line in json.loads(out)["warnings"])
+
+
 def test_fit_refuses_an_unknown_precision_before_the_work(run, task, tmp_path):
     assert refused(
         run("fit", task, "-o", tmp_path / "m", "--precision", "float8"), "precision must be one of"

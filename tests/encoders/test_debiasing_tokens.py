@@ -27,6 +27,7 @@ from fairerclip.errors import (
 )
 from fairerclip.experiment import Experiment
 from fairerclip.export.model_computation import computation_of, parts_of
+from fairerclip.inputs.prompts import prototypes
 from fairerclip.study.fit_method import fit_method
 
 torch = pytest.importorskip("torch")
@@ -194,8 +195,8 @@ def test_bad_inputs_are_refused(encoder, given, onnx_folder):
 def task(encoder, tmp_path_factory):
     """A task of the encoder's own prompts, with rows around them that lean to S, as a file."""
     drawn, rng = simulate("waterbirds", scale=0.04, width=encoder.width), np.random.default_rng(1)
-    prompts = ("a photo of a bird", "a photo of water")
-    text = encoder.encode_text(list(prompts))
+    prompts = ("a photo of a bird | bird", "a photo of water")  # as `fairerclip task` writes two prompts
+    text = prototypes([encoder.encode_text(sentences.split(" | ")) for sentences in prompts]).astype("f4")
     values = encoder.encode_text(["photo of a man", "photo of a woman"])
     place = replace(drawn.sensitive_attribute(), text=values)
     splits = {
@@ -255,12 +256,19 @@ def test_other_methods_take_no_encoder(run, task, siglip_folder, tmp_path, optio
     assert not (tmp_path / "m").exists()
 
 
-def test_an_encoder_that_did_not_embed_the_task_is_refused(encoder, task, clip_folder):
+def test_an_encoder_that_did_not_embed_the_task_is_refused(encoder, task, clip_folder, siglip_folder):
     experiment = Experiment.of(load_task(task))
     other = load(f"transformers:{clip_folder}")
     assert other.width != encoder.width or other.provenance.weights != encoder.provenance.weights
     with pytest.raises(ProvenanceError, match="give the model that embedded"):
         fit_method("prompt-debiasing", experiment, encoder=other)
+    torch.manual_seed(1)
+    twin = load(f"transformers:{siglip_folder}")  # the same model with other weights
+    with torch.no_grad():
+        for weight in twin.towers.model.text_model.parameters():
+            weight += 0.02 * torch.randn_like(weight)
+    with pytest.raises(ProvenanceError, match="where 1 is expected: give the model that embedded this task"):
+        fit_method("prompt-debiasing", experiment, encoder=twin)
     simulated = Experiment.of(simulate("waterbirds", scale=0.04, width=encoder.width))
     with pytest.raises(ProvenanceError, match="its embeddings come from no encoder"):
         fit_method("prompt-debiasing", simulated, encoder=encoder)

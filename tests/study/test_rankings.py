@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairerclip import EmbeddingMitigator
-from fairerclip.baselines import LEACE
+from fairerclip.baselines import LEACE, ZeroShot
 from fairerclip.data import SentencePairs, Sentences, resplit, simulate
 from fairerclip.errors import LabelError, OutputExistsError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
@@ -232,7 +232,14 @@ def test_figures_of_one_run_have_intervals_over_queries_and_rows(gallery, tmp_pa
     assert (figures.able.mean, figures.able.low, figures.able.high) == pytest.approx(
         (expected.value, expected.low, expected.high)
     )
-    assert row.unrelated.low <= row.unrelated.mean <= row.unrelated.high
+    plain = ZeroShot().fit(other.test.X, text=other.text_target).predict(other.test.X) == other.test.y
+    model = given.fit(BY_KEY["leace"], run.chosen, 0)
+    after = model.query_scores(other.test.X, other.text_target).argmax(axis=1) == other.test.y
+    changes = after.astype(float) - plain
+    means = [np.mean(rng.choice(changes, n)) for _ in range(4000)]
+    low, high = np.quantile(means, [0.025, 0.975])
+    assert row.unrelated.mean == pytest.approx(changes.mean())
+    assert [row.unrelated.low, row.unrelated.high] == pytest.approx([low, high], abs=0.15 * (high - low))
     more = next(part for part in rankings_page(found).folded if part.title == "More figures")
     assert "[" in text_of(more.tables[0].rows[1][3])
 

@@ -56,6 +56,17 @@ def shorten(text: str, most: int = LONGEST) -> str:
     return text if len(text) <= most else f"{text[: most - tail - 1]}…{text[-tail:]}"
 
 
+def quoted(value: Any, most: int = LONGEST) -> str:
+    """Return the ``repr`` of a value in one line, shortened.
+
+    Examples
+    --------
+    >>> quoted(["a", 1]), quoted("a" * 200, 12)
+    ("['a', 1]", "'aaaaaa…aaa'")
+    """
+    return shorten(" ".join(repr(value).split()), most)
+
+
 def with_short_names(results: Any) -> Any:
     """Return a copy of results for display, with every long name shortened, also inside sentences.
 

@@ -100,19 +100,20 @@ def project(T: F64, basis: F64) -> F64:
     return np.asarray(once - (once @ basis.T) @ basis)  # a second time to remove rounding errors of the first
 
 
-def warn_if_equal(prompts: F64, basis: F64, classes: Any, step: str) -> None:
-    """Warn if two prompts (c, p) differ in the span of orthonormal rows (r, p) alone, which a step removes.
+def warn_if_equal(prompts: F64, left: F64, classes: Any, step: str, remedy: str) -> None:
+    """Warn if two prompts (c, p) differ, and what counts of them for mapped images, ``left`` (c, p), does not.
 
     The scores of such classes differ by rounding errors only.
     """
-    before, after = _squared_distances(prompts), _squared_distances(project(prompts, basis))
+    before, after = _squared_distances(prompts), _squared_distances(left)
     alike = np.argwhere(np.triu((before > EQUAL) & (after <= EQUAL**2), 1))
     if len(alike):
         first, second = (np.asarray(classes).tolist()[place] for place in alike[0])
-        more = f", and {len(alike) - 1} more pairs" if len(alike) > 1 else ""
+        rest = len(alike) - 1
+        others = f", as for {rest} other pair{'' if rest == 1 else 's'} of classes" if rest else ""
         warnings.warn(
-            f"nothing is left of the difference of the prompts of classes {first!r} and {second!r}{more} after {step}, "
-            "so that their scores are equal up to rounding: give other prompts of the sensitive values, or other pairs",
+            f"nothing is left of the difference of the prompts of classes {first!r} and {second!r} after {step}, so "
+            f"that their scores are equal up to rounding{others}: {remedy}",
             TextCollapseWarning,
             stacklevel=4,
         )

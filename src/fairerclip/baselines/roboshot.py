@@ -9,7 +9,7 @@ import numpy as np
 from fairerclip._util.checks import check_within
 from fairerclip._util.types import F64
 from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_values
-from fairerclip.baselines.orth_proj import span, warn_if_equal
+from fairerclip.baselines.orth_proj import project, span, warn_if_equal
 from fairerclip.baselines.training_data import PAIR_KINDS, Needs, Training, unit_or_zero
 from fairerclip.errors import PromptError
 
@@ -94,7 +94,10 @@ class RoboShot(CosineHead):
         differences, counts, source = self._differences(data)
         self.harmful_, self.helpful_ = (span(rows) for rows in differences)
         if self.remove == 1.0:
-            warn_if_equal(self.text_, self.harmful_, self.classes_, "the removal of harmful differences")
+            boosted = self.text_ + self.boost * (self.text_ @ self.helpful_.T) @ self.helpful_
+            left = project(boosted, self.harmful_)  # images times these are the scores, but for lengths
+            step = "the removal of harmful differences"
+            warn_if_equal(self.text_, left, self.classes_, step, "give other pairs, or prompts of the values")
         n_harmful, n_helpful = counts
         words = "given" if source == "given" else "made of prompts of sensitive values and classes"
         self.diagnostics_ = {

@@ -95,7 +95,8 @@ class Rotation(CosineHead):
         self.basis_ = span(np.concatenate([values[1:] - values[0] for values in sensitive_values(data)]))
         self.text_ = unit_prompts(self._embed_text(text), "the rotation")
         if self.weight == 1.0:  # the projection
-            warn_if_equal(text, self.basis_, self.classes_, "the rotation with weight 1")
+            left, remedy = project(text, self.basis_), "give other prompts of the sensitive values"
+            warn_if_equal(text, left, self.classes_, "the rotation with weight 1", remedy)
         self.diagnostics_ = {
             "directions": len(self.basis_),
             "note": f"rotated out of {len(self.basis_)} differences of sensitive prompts",

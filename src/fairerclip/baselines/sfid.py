@@ -53,9 +53,9 @@ class SFID(CosineHead):
     -----
     A forest of 100 trees predicts S from unit rows. The dimensions with the largest mean decrease of impurity are
     overwritten with their weighted mean over rows of uncertain S. Probabilities are those of trees that have not seen
-    the row: out of bag for rows that the forest learned from. If fewer than 20 rows are uncertain, or than 1 % of all,
-    the least confident ones are used, and the note says so. Several attributes are crossed. If S has one value, nothing
-    is overwritten.
+    the row: out of bag for rows that the forest learned from. At least 20 rows and 1 % of all are used:
+    if fewer are uncertain, the least confident ones, and the note says so. Several attributes are crossed. If S has
+    one value, nothing is overwritten.
 
     Differences from the paper: it has a second forest for text, trained on biographies that are labelled with sex,
     and takes the means from held-out rows. Here there is no labelled text: prompts are overwritten in the same

@@ -58,8 +58,8 @@ class SPD(CosineHead):
     fewer than S has values, is removed from the rows before the next one is fitted, until there are r directions; from
     the last classifier those with the largest weights are taken. A classifier that finds nothing ends this earlier.
     Then ``x'' = x(I − UᵀU) + UᵀU·x̄`` with the weighted mean x̄ of the rows of uncertain S: those to which a forest gives
-    no value a probability of 0.7. Forest and rows are those of `SFID`. Several attributes are crossed. If S has one
-    value, nothing is removed.
+    no value a probability of 0.7. Forest and rows are those of `SFID`, at least 20 and 1 % of all. Several attributes
+    are crossed. If S has one value, nothing is removed.
 
     A weak penalty lets a classifier fit noise in directions of little variance, and their removal changes little: the
     stronger the penalty, the nearer the first directions are to the differences of the means of the values.

@@ -16,6 +16,7 @@ from fairerclip.data import Sensitive, SentencePairs, Sentences, Split, Task, Va
 from fairerclip.data.join import Join, join, join_by_position
 from fairerclip.data.labelled_rows import Labelled
 from fairerclip.data.prompts import EncodedPrompts, PromptSet, encode_prompts
+from fairerclip.data.prompts.encoded_prompts import joined_prompts
 from fairerclip.data.provenance import check_same_model
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.data.task_counts import few_rows_note
@@ -212,7 +213,7 @@ class TaskTexts:
         target = None if encoded is None else encoded.text_target
         text = None if target is None else np.asarray(target, dtype=np.float32)
         sentences = (
-            self.class_names if encoded is None else tuple(" | ".join(p) for p in encoded.target_prompts)
+            self.class_names if encoded is None else tuple(map(joined_prompts, encoded.target_prompts))
         )
         sensitive = {}
         for name, values in self.value_names.items():
@@ -220,7 +221,7 @@ class TaskTexts:
             sensitive[name] = Sensitive(
                 name=name,
                 names=values,
-                prompts=values if attribute is None else tuple(" | ".join(p) for p in attribute.prompts),
+                prompts=values if attribute is None else tuple(map(joined_prompts, attribute.prompts)),
                 text=None if attribute is None else np.asarray(attribute.text, dtype=np.float32),
             )
         wordings = (

@@ -12,7 +12,8 @@ from __future__ import annotations
 import copy
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +23,8 @@ from sklearn.base import clone
 
 from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.shared_solutions import shared_solutions
-from fairerclip.errors import FairerClipWarning, NonFiniteError
+from fairerclip.data.prompts.encoded_prompts import separate_prompts
+from fairerclip.errors import FairerClipWarning, NonFiniteError, TextCollapseWarning
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.judging.choose import Choice, choose
 from fairerclip.judging.evidence import Evidence
@@ -122,9 +124,9 @@ def choose_model(
     published = _as_published(method, tried, evidence)
     if not method.gradient:
         # Fitted again: candidates of DFR use fewer refits, and times of shared solutions are not those of one fit.
-        best, published = (
-            _train(method, t.parameters, experiment, seed, t.fit, None)[-1] for t in (best, published)
-        )
+        best = _train(method, best.parameters, experiment, seed, best.fit, None)[-1]
+        with _not_chosen():
+            published = _train(method, published.parameters, experiment, seed, published.fit, None)[-1]
     return ChosenModel(
         best.model,
         chosen.offsets,
@@ -296,7 +298,8 @@ def _train(
         val = experiment.task.val
         arguments["validation"] = validation or (val.X, *experiment.labels(val))
     start = time.perf_counter()
-    model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
+    with _not_chosen() if choosing else nullcontext():
+        model.fit(arguments.pop("X"), arguments.pop("y"), **arguments)
     seconds = time.perf_counter() - start
     if not method.gradient:
         return [Tried(parameters, model, seconds, number)]
@@ -306,6 +309,14 @@ def _train(
         checkpoint.__dict__.update(states[epoch - 1])
         models.append(Tried({**parameters, "epoch": epoch}, checkpoint, seconds, number))
     return models
+
+
+@contextmanager
+def _not_chosen() -> Iterator[None]:
+    """Give no warning that is about the fitted model: it is not the chosen one, which is fitted again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TextCollapseWarning)
+        yield
 
 
 def checkpoints(epochs: int) -> list[int]:
@@ -353,7 +364,7 @@ def fit_arguments(method: Method, experiment: Experiment) -> dict[str, Any]:
         given["sensitive_features"] = columns if known else None
     if method.fixed.get("encoder") is not None:  # it embeds the prompts itself
         prompts = dict(zip(experiment.task.class_names, experiment.task.target_prompts, strict=True))
-        given["text"] = {name: prompts[name] for name in experiment.classes}
+        given["text"] = {name: separate_prompts(prompts[name]) for name in experiment.classes}
     used = () if method.is_own else method.estimator.sentences
     return given | {name: texts for name, texts in experiment.sentences().items() if name in used}
 

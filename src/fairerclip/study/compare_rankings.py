@@ -355,8 +355,8 @@ def _over_runs(
 ) -> SeedMean | None:
     """Return the mean over the runs of a method with an interval for new rows, inside the bounds of the figure.
 
-    A method with fewer splits than others is corrected for how they do on these. Without resampled splits the interval
-    is the value: `_with_ends` sets that of the run.
+    A method with fewer splits than others is corrected for how they do on these. Without resampled splits both
+    ends are the value, until `_with_ends` sets them.
     """
     by_split = {
         method: {run.seed: value for run in found if (value := figure(run)) is not None}

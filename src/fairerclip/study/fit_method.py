@@ -19,8 +19,8 @@ from fairerclip.study.methods import EMBEDDING, FITTABLE, MAX_STEPS, OWN, check_
 if TYPE_CHECKING:
     from fairerclip.encoders.encoder import Encoder
 
-WITH_TOKENS, TOKENS = "prompt-debiasing", 2
-"""Method that learns tokens through a text encoder, and their number, as published."""
+TOKENS = 2
+"""Number of tokens that are learned through a text encoder, as published."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +112,9 @@ def fit_method(
 
 def through_encoder(method: Method, experiment: Experiment, encoder: Encoder) -> Method:
     """Return a method that learns tokens through the text encoder, which must be the one that embedded the task."""
-    if method.key != WITH_TOKENS:
+    if method.home != "PromptDebiasing":
         raise ParameterError(
-            f"an encoder is for {WITH_TOKENS}, which learns tokens through it; {method.key} learns from embeddings: "
+            f"an encoder is for prompt-debiasing, which learns tokens through it; {method.key} learns from embeddings: "
             "leave it out"
         )
     check_encoder(experiment.task, encoder)

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from fairerclip._util.files import check_folder, write_folder
-from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Part
+from fairerclip.auditing.validation import Boolean, Count, Keyed, Many, Number, Pair, Part
 from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.errors import OutputExistsError, ResultsFileError
 from fairerclip.report.answer_page import AnswerPage
@@ -22,10 +22,6 @@ VERSION: Final = 1
 FILES = ("rankings.html", "rankings.md", "rankings.json")
 
 
-Intervals = Keyed[Many[Number]]
-"""Two ends by the name of a figure."""
-
-
 class RankedAttribute(Part):
     """Figures of the rankings by all queries, over the groups of one attribute.
 
@@ -33,7 +29,7 @@ class RankedAttribute(Part):
     queries; ``skews`` and ``correlations`` are those of each query, which ``rankings.json`` leaves out.
     ``low_correlation`` is the 5th percentile over queries and groups. ``average_precision`` is the mean change inside
     groups over ``known_queries``, the queries whose right answers the task knows. ``intervals`` has the ends of 95 %
-    intervals over queries by the name of the figure; on resampled splits intervals are over these, and it is empty.
+    intervals over queries by the name of the figure; it is empty on resampled splits, whose intervals are over splits.
     Runs of earlier versions have no ``kl``.
     """
 
@@ -49,7 +45,7 @@ class RankedAttribute(Part):
     low_correlation: Number
     average_precision: Number | None = None
     known_queries: Count
-    intervals: Intervals = Field(default_factory=dict)
+    intervals: Keyed[Pair] = Field(default_factory=dict)
 
 
 class RankingRun(Answer):
@@ -57,8 +53,8 @@ class RankingRun(Answer):
 
     ``reached_floor`` tells whether a setting kept enough of the order inside groups on the validation rows;
     ``unrelated`` is the change of the zero-shot accuracy on an unrelated task, ``unrelated_accuracy`` this accuracy
-    with the method, which runs of earlier versions lack. ``intervals`` has the ends of their 95 % intervals over rows,
-    but on resampled splits. Times, memory and size are as in a comparison of classifiers.
+    with the method, which runs of earlier versions lack. ``intervals`` has the ends of their 95 % intervals over rows;
+    it is empty on resampled splits. Times, memory and size are as in a comparison of classifiers.
     """
 
     seed: Count
@@ -66,7 +62,7 @@ class RankingRun(Answer):
     attributes: Many[RankedAttribute]
     unrelated: Number | None = None
     unrelated_accuracy: Number | None = None
-    intervals: Intervals = Field(default_factory=dict)
+    intervals: Keyed[Pair] = Field(default_factory=dict)
     chosen: Settings
     candidates: Count
     reached_floor: Boolean

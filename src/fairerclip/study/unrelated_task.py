@@ -11,7 +11,7 @@ from fairerclip._util.types import F64
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.data import Task
 from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.embedding.strength_path import mean_over_queries
+from fairerclip.embedding.strength_path import REPLICATES
 from fairerclip.errors import LabelError
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.study.split_figures import CONFIDENCE
@@ -28,10 +28,17 @@ def unrelated_figures(model: Baseline, task: Task, *, with_intervals: bool = Fal
     }
     if with_intervals:
         low, high = clopper_pearson(after.sum(), len(y), CONFIDENCE)
-        # The change is a mean over rows as others are over queries: from resampled ones.
-        _, *change = mean_over_queries(after.astype(np.float64) - before, CONFIDENCE)
+        change = change_interval(int((after & ~before).sum()), int((before & ~after).sum()), len(y))
         figures["intervals"] = {"unrelated": change, "unrelated_accuracy": (float(low), float(high))}
     return figures
+
+
+def change_interval(gained: int, lost: int, n: int) -> tuple[float, float]:
+    """Return the interval of ``(gained − lost) / n`` from resampled rows (seeded), in memory that n does not change."""
+    shares = np.array([gained, lost, n - gained - lost]) / n
+    drawn = np.random.default_rng(0).multinomial(n, shares, size=REPLICATES)
+    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / n, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
 
 
 def unrelated_rows(task: Task) -> tuple[NDArray[Any], NDArray[Any], F64]:

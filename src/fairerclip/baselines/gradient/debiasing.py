@@ -230,9 +230,9 @@ def contrastive(logits: Tensor, unchanged: Tensor, weight: Tensor) -> Tensor:
 
     As in CLIP it has two directions: half the cross-entropy of the classes of each image, which does not see what is
     added to all similarities of an image, and half that of the images of the batch for each class, which does and so
-    keeps the order of images. Row weights (b,) are the prior probabilities of images.
+    keeps the order of images. Row weights (b,), which are positive, are the prior probabilities of images.
     """
     to_classes = functional.cross_entropy(logits, torch.softmax(unchanged, dim=1), reduction="none")
-    prior = weight.clamp_min(torch.finfo(weight.dtype).tiny).log()
+    prior = weight.log()
     to_images = functional.cross_entropy(logits.T + prior, torch.softmax(unchanged.T + prior, dim=1))
     return (to_classes + to_images) / 2

@@ -45,6 +45,26 @@ class EncodedPairs(NamedTuple):
     prompts: tuple[tuple[str, str], ...]
 
 
+SEPARATOR = " | "
+"""Between the prompts of a class in the text that a task has."""
+
+
+def joined_prompts(prompts: Prompts) -> str:
+    """Return the prompts of a class as a task has them, in one text."""
+    return SEPARATOR.join(prompts)
+
+
+def separate_prompts(text: str) -> list[str]:
+    """Return the prompts of a class from the text that a task has.
+
+    Examples
+    --------
+    >>> separate_prompts(joined_prompts(("a bird", "a photo of a bird")))
+    ['a bird', 'a photo of a bird']
+    """
+    return text.split(SEPARATOR)
+
+
 @dataclass(frozen=True, eq=False)
 class EncodedPrompts:
     """Embeddings of a prompt set; every row has unit length.

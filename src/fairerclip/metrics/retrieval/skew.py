@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairerclip._util.checks import as_number, check_choice
+from fairerclip._util.clean_text import quoted
 from fairerclip.errors import LabelError, ParameterError
 from fairerclip.features.feature_map import RandomState
 from fairerclip.metrics.intervals import Estimate
@@ -32,7 +33,7 @@ def reference_shares(reference: Reference, codes: IntArray, labels: list[Any]) -
         weights = np.array([as_number(share) for share in reference.values()])
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
             raise ParameterError(
-                f"reference must hold shares of at least 0, not all 0; got {dict(reference)!r:.200}"
+                f"reference must hold shares of at least 0, not all 0; got {quoted(dict(reference), 200)}"
             )
         places = {label: code for code, label in enumerate(labels)}
         members = np.array([places.get(label, -1) for label in reference], dtype=np.intp)
@@ -260,10 +261,14 @@ def kl_at_k(
 
 def pair_codes(pair: Any, labels: list[Any]) -> tuple[int, int]:
     """Return the codes of the two values of Bias@k; raise if they are not two different groups."""
-    given = pair.tolist() if isinstance(pair, np.ndarray) else pair
-    values = list(given) if isinstance(given, (tuple, list)) else []
+    try:
+        values = [pair] if isinstance(pair, str) else list(pair)
+    except TypeError:
+        values = []
     if len(values) != 2 or values[0] == values[1]:
-        raise ParameterError(f"pair must be two different values of the groups {labels}; got {pair!r:.80}")
+        raise ParameterError(
+            f"pair must be two different values of the groups {labels}; got {quoted(pair, 80)}"
+        )
     unknown = [value for value in values if value not in labels]
     if unknown:
         raise LabelError(f"pair names {unknown[0]!r}, which is none of the groups {labels}")
@@ -339,12 +344,11 @@ def able(accuracy: float | Estimate, skew: float | Estimate) -> Estimate:
     >>> round(found.low, 4), round(found.high, 4)
     (0.6725, 0.7121)
     """
-    a, s = (
-        x if isinstance(x, Estimate) else Estimate(as_number(x), np.nan, np.nan) for x in (accuracy, skew)
-    )
+    a, s = (x if isinstance(x, Estimate) else Estimate(_figure(x), np.nan, np.nan) for x in (accuracy, skew))
     if not (0 <= a.value <= 1 and s.value >= 0):
         raise ParameterError(
-            f"expected an accuracy from 0 to 1 and a MaxSkew of at least 0; got {accuracy!r:.60} and {skew!r:.60}"
+            f"expected an accuracy from 0 to 1 and a MaxSkew of at least 0; got "
+            f"{quoted(accuracy, 60)} and {quoted(skew, 60)}"
         )
     value = _able(a.value, s.value)
     down, up = (
@@ -353,6 +357,14 @@ def able(accuracy: float | Estimate, skew: float | Estimate) -> Estimate:
     )
     # NaN stays NaN: an end that is not known is not cut to the range.
     return Estimate(value, float(np.maximum(value - down, 0.0)), float(np.minimum(value + up, 1.0)))
+
+
+def _figure(value: Any) -> float:
+    """Return a number, also of an array with one, as a float; NaN for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def _able(accuracy: float, skew: float) -> float:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.checks import check_choice, is_whole
+from fairerclip._util.checks import check_choice
+from fairerclip._util.clean_text import quoted
 from fairerclip.errors import ParameterError, ShapeError
 from fairerclip.features.feature_map import RandomState, Rng, as_rng
 from fairerclip.metrics.label_codes import FloatArray, IntArray
@@ -145,11 +147,13 @@ def checked_cut(k: Any, n: int) -> int:
         raise ShapeError("expected at least one row to rank, got scores with 0 rows")
     if k is None:
         return n
-    if not is_whole(k):
-        raise ParameterError(f"k must be a whole number; got {k!r:.60}")
-    if not 1 <= k <= n:
-        raise ParameterError(f"k must lie between 1 and the number of rows n={n}; got {k}")
-    return int(k)
+    try:
+        cut = index(k)
+    except TypeError:
+        raise ParameterError(f"k must be a whole number; got {quoted(k, 60)}") from None
+    if not 1 <= cut <= n:
+        raise ParameterError(f"k must lie between 1 and the number of rows n={n}; got {cut}")
+    return cut
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
