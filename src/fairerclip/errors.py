@@ -217,7 +217,7 @@ class RankWarning(FairerClipWarning):
 
 
 class TextCollapseWarning(FairerClipWarning):
-    """The text encoder maps two classes to the same direction."""
+    """The text encoder maps two classes to the same direction, or a method makes their scores equal."""
 
 
 class ConstantPredictionWarning(FairerClipWarning):

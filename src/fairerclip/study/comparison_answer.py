@@ -150,7 +150,7 @@ def rows_words(comparison: Comparison) -> str:
 
 
 def splits_words(rows: Sequence[ComparisonRow] | Sequence[RankingRow]) -> str:
-    """Return the number of resampled splits that methods ran on, and that of those trained by gradient if smaller."""
+    """Return how many resampled splits the methods ran on, and if those trained by gradient have fewer, how many."""
     counts = [(len(row.runs), row.gradient) for row in rows]
     most = max(count for count, _ in counts)
     fewer = max((count for count, gradient in counts if gradient), default=most)

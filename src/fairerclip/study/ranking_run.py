@@ -332,8 +332,6 @@ def _measured(
     }
     means = {"max_skew": skews, **divergences, "rank_correlation": per_query}
     means |= {"average_precision": np.array(changes)} if changes else {}
-    ends = {key: mean_over_queries(values, CONFIDENCE)[1:] for key, values in means.items()}
-    ends["low_correlation"] = quantile_over_queries(correlations, LOW_SHARE, CONFIDENCE)
     return RankedAttribute(
         attribute=name,
         k=judged.k,
@@ -347,8 +345,14 @@ def _measured(
         low_correlation=float(np.nanquantile(correlations, LOW_SHARE)),
         average_precision=float(np.mean(changes)) if changes else None,
         known_queries=len(changes),
-        **({"intervals": ends} if with_intervals else {}),
+        **({"intervals": _intervals(means, correlations)} if with_intervals else {}),
     )
+
+
+def _intervals(means: Mapping[str, F64], correlations: F64) -> dict[str, tuple[float, float]]:
+    """Return the intervals over queries of the means of figures (q,), and of the percentile of correlations (q, g)."""
+    ends = {name: mean_over_queries(values, CONFIDENCE)[1:] for name, values in means.items()}
+    return {**ends, "low_correlation": quantile_over_queries(correlations, LOW_SHARE, CONFIDENCE)}
 
 
 def _precisions(
