@@ -1,7 +1,7 @@
 """Tables and paragraphs of foreign text."""
 
 from fairerclip._util.clean_text import LONGEST
-from fairerclip._util.html_text import MOST_ROWS, notebook_block, notebook_table, paragraph, table
+from fairerclip._util.html_text import MOST_ROWS, notebook_block, notebook_table, paragraph
 from notebook_html import HOSTILE, paragraphs, shown, tables
 
 
@@ -29,10 +29,3 @@ def test_a_long_table_is_cut_and_says_so():
     assert paragraphs(root) == ["… and 2 more rows"]
     whole = shown(Block(notebook_table(["name", "n"], rows[:MOST_ROWS])))
     assert paragraphs(whole) == []
-
-
-def test_a_table_of_a_page_has_classes_and_no_styles():
-    found = table(["name", "n"], [["<a>", "3"]])
-    assert '<th scope="row">&lt;a&gt;</th>' in found
-    assert '<td class="n">3</td>' in found
-    assert "style" not in found

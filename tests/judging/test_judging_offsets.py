@@ -76,14 +76,6 @@ def test_models_that_miss_a_floor_with_every_offset_stay_as_they_are(n_classes):
     assert_array_equal(offsets, np.zeros((1, n_classes)))
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_scores_without_a_difference_have_no_offsets(n_classes):
-    y = np.arange(30) % n_classes
-    values, offsets = learn_offsets(np.zeros((1, 30, n_classes)), np.array([0.2]), worst_class(y))
-    assert_array_equal(offsets, np.zeros((1, n_classes)))
-    assert_array_equal(values, [0.2])
-
-
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_the_order_of_rows_and_classes_does_not_matter(n_classes):
     rng = np.random.default_rng(0)
@@ -107,15 +99,6 @@ def test_models_do_not_influence_each_other():
         assert_allclose(together[1][g], alone[1][0], atol=1e-12)
 
 
-def test_the_values_that_were_given_are_not_overwritten():
-    y = np.arange(200) % 2
-    scores = scores_of(y, 2, [0, 2.0])[None]
-    values = worst_class(y)(scores, np.zeros((1, 2)))
-    kept = values.copy()
-    learn_offsets(scores, values, worst_class(y))
-    assert_array_equal(values, kept)
-
-
 def test_boundaries_lie_between_rows_with_two_to_ninety_eight_percent_below():
     difference = np.random.default_rng(0).permutation(np.arange(100.0))
     found = boundaries(difference)
@@ -124,11 +107,6 @@ def test_boundaries_lie_between_rows_with_two_to_ninety_eight_percent_below():
     assert (found.min(), found.max()) == (1.5, 97.5)
     assert np.any(found == 49.5)
     assert_allclose(found + found[::-1], 99)  # the same from both sides
-
-
-@pytest.mark.parametrize("difference", [[], [1.0], [2.0, 2.0, 2.0]])
-def test_rows_that_do_not_differ_have_no_boundary(difference):
-    assert len(boundaries(np.array(difference))) == 0
 
 
 def test_a_boundary_between_equal_rows_is_left_out():

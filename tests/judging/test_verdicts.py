@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from fairerclip.judging.choose import choose
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import OBJECTIVES, Objective, judge_scores
 from fairerclip.judging.verdicts import Verdicts
@@ -46,20 +45,3 @@ def test_all_models_at_once_are_each_model_alone(seed, n, n_classes, n_groups):
         joined = Verdicts.joined(parts)
         assert_allclose(joined.draws, found.draws, atol=1e-6)
         assert_allclose(joined.at(3).hits[0], found.hits[3])
-
-
-@pytest.mark.parametrize("name", ["worst_group", "worst_class", "average"])
-def test_a_choice_with_known_verdicts_is_the_same_choice(name):
-    evidence, scores = rows_of(3, 200, 3, 2)
-    goal = Objective(name)
-    known = choose(scores, evidence, goal, 0, Verdicts.of(evidence, goal, scores))
-    assert known.candidate == choose(scores, evidence, goal, 0).candidate
-    assert known.gain == pytest.approx(choose(scores, evidence, goal, 0).gain)
-
-
-def test_a_function_has_counts_and_no_draws():
-    evidence, scores = rows_of(3, 30, 2, 2)
-    found = Verdicts.of(evidence, None, scores)
-    assert found.draws is None
-    assert Verdicts.joined([found, found]).draws is None
-    assert len(Verdicts.joined([found, found]).right) == 10

@@ -1,19 +1,22 @@
 """Dependence measures against n×n references, known values and their invariances."""
 
-import subprocess
-import sys
-from dataclasses import FrozenInstanceError
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
-from scipy.stats import kstest
 
 from fairerclip.errors import NonFiniteError, NotDefiniteError, ParameterError, ShapeError
-from fairerclip.features import ExactFeatures, median_bandwidth
-from fairerclip.metrics import dep, hsic, hsic_bound, kcc, permutation_test
+from fairerclip.features import median_bandwidth
+from fairerclip.metrics import (
+    dep,
+    dependence_interval,
+    dependence_test,
+    hsic,
+    hsic_bound,
+    kcc,
+    permutation_test,
+)
 from fairerclip.metrics.dependence import attribute as _attribute
 from fairerclip.metrics.dependence import measures as dependence
 from fairerclip.metrics.dependence import permutation
@@ -107,12 +110,6 @@ def test_measures_do_not_change_with_label_names_row_order_or_a_shift(measure):
     assert measure(X + 100.0, s) == pytest.approx(value, rel=1e-9)
 
 
-def test_dep_scales_with_the_square_and_ignores_rotations_of_the_representation():
-    X, s, _ = sample(2)
-    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
-    assert dep(2 * X @ Q, s) == pytest.approx(4 * dep(X, s), rel=1e-10)
-
-
 def test_kind_is_read_from_the_values():
     X, s, _ = sample(3)
     halves = s + 0.5
@@ -132,6 +129,42 @@ def test_several_categorical_columns_are_intersected(measure):
     assert measure(X, table) == measure(X, s * 2 + t)
 
 
+@pytest.mark.parametrize("measure", [dep, hsic, kcc, permutation_test])
+@pytest.mark.parametrize(
+    ("rows", "labels", "options", "error", "fact"),
+    [
+        (6, 5, {}, ShapeError, "5"),
+        (1, 1, {}, ShapeError, "2 rows"),
+        ([[1.0], [np.nan]], 2, {}, NonFiniteError, "row 1"),
+        (6, np.array([0.5, 1, 2, 3, 4, np.inf]), {}, NonFiniteError, "row 5"),
+        (2, ["a", None], {}, NonFiniteError, "row 1"),
+        (np.zeros((4, 2, 2)), 4, {}, ShapeError, "shape"),
+        (6, 6, {"kind": "ordinal"}, ParameterError, "ordinal"),
+        (6, np.linspace(0, 0.9, 6), {"bandwidth": "mean"}, ParameterError, "bandwidth"),
+    ],
+)
+def test_bad_input_is_named(measure, rows, labels, options, error, fact):
+    X = sample(6, rows)[0] if isinstance(rows, int) else rows
+    with pytest.raises(error, match=fact):
+        measure(X, np.arange(labels) % 2 if isinstance(labels, int) else labels, **options)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda X, s: kcc(X, s, regularization=0.0),
+        lambda X, s: permutation_test(X, s, statistic="mmd"),
+        lambda X, s: permutation_test(X, s, n_permutations=0),
+        lambda X, s: dependence_interval(X, s, measure="mmd"),
+        lambda X, s: dependence_interval(X, s, confidence=1.0),
+        lambda X, s: dependence_test(X, s, max_rows=1),
+    ],
+)
+def test_parameters_out_of_range_are_refused(call):
+    with pytest.raises(ParameterError):
+        call(*sample(0)[:2])
+
+
 @pytest.mark.parametrize("measure", [dep, hsic, kcc])
 def test_a_constant_side_gives_zero(measure):
     X, s, c = sample(5)
@@ -139,43 +172,6 @@ def test_a_constant_side_gives_zero(measure):
     assert measure(X, np.full(len(X), 0.1)) == 0.0
     assert measure(np.full((len(X), 2), 0.1), s) == 0.0
     assert measure(np.full((len(X), 2), 0.1), c) == 0.0
-
-
-@pytest.mark.parametrize("measure", [dep, hsic, kcc, permutation_test])
-def test_bad_input_is_named(measure):
-    X, s, c = sample(6)
-    with pytest.raises(ShapeError, match="has 60.*has 59"):
-        measure(X, s[:-1])
-    broken = X.copy()
-    broken[[3, 8], 0] = np.nan
-    with pytest.raises(NonFiniteError, match="rows 3, 8;"):
-        measure(broken, s)
-    hole = c.copy()
-    hole[7] = np.inf
-    with pytest.raises(NonFiniteError, match="row 7;"):
-        measure(X, hole)
-    with pytest.raises(NonFiniteError, match="row 1;"):
-        measure(X[:3], ["a", None, "b"])
-    with pytest.raises(ShapeError, match="at least 2 rows; got 1"):
-        measure(X[:1], s[:1])
-    with pytest.raises(ShapeError, match="real numbers"):
-        measure([["a"], ["b"]], [0, 1])
-    with pytest.raises(ShapeError, match="shape"):
-        measure(np.zeros((4, 2, 2)), [0, 1, 0, 1])
-    with pytest.raises(ShapeError, match="shape"):
-        measure(X, np.zeros((60, 1, 1)))
-    with pytest.raises(ShapeError, match="S must|Y must"):
-        measure(X[:2], [[0], [0, 1]])
-    with pytest.raises(ParameterError, match="'auto', 'categorical', 'continuous'; got 'ordinal'"):
-        measure(X, s, kind="ordinal")
-    with pytest.raises(ParameterError, match="bandwidth"):
-        measure(X, c, bandwidth="mean")
-
-
-def test_more_bad_rows_than_fit_are_counted():
-    X = np.full((9, 1), np.nan)
-    with pytest.raises(NonFiniteError, match="rows 0, 1, 2, 3, 4 and 4 more"):
-        dep(X, np.arange(9))
 
 
 # HSIC
@@ -192,17 +188,6 @@ def test_hsic_by_blocks_equals_the_dense_trace(n, d):
     assert hsic(X, c, bandwidth=2.0) == pytest.approx(
         naive_hsic(naive_rbf(X, 2.0), naive_rbf(c, 2.0)), rel=TIGHT
     )
-
-
-def test_hsic_of_float32_rows_is_computed_in_float64():
-    X, s, _ = sample(7)
-    X = X.astype(np.float32)
-    assert hsic(X, s) == hsic(X.astype(np.float64), s)
-
-
-def test_hsic_is_symmetric_for_two_quantities():
-    X, _, c = sample(8)
-    assert hsic(X, c) == pytest.approx(hsic(c, X, kind="continuous"), rel=TIGHT)
 
 
 def test_hsic_never_holds_an_n_by_n_array():
@@ -242,7 +227,8 @@ def naive_kcc(K, L, kappa):
 
 
 @pytest.mark.parametrize("kappa", [1e-3, 1e-2, 1.0])
-@pytest.mark.parametrize("n", [2, 30, 80])
+@pytest.mark.parametrize("n", [2, 80])
+@pytest.mark.usefixtures("small_blocks")
 def test_kcc_equals_the_dense_generalised_eigenproblem(n, kappa):
     X, s, c = sample(n, n)
     s[:2] = 0, 1
@@ -264,30 +250,12 @@ def test_canonical_correlation_of_linear_features_is_that_of_cca():
     assert shrunk < 0.7 * value
 
 
-def test_kcc_with_a_wide_kernel_is_linear_correlation():
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=300)
-    y = 0.6 * x + 0.8 * rng.normal(size=300)
-    wide = kcc(x, y, bandwidth=100.0, regularization=1e-7)
-    assert wide == pytest.approx(np.corrcoef(x, y)[0, 1], abs=0.01)
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_the_gram_form_of_kcc_equals_exact_kernel_features():
-    X, s, c = sample(9)
-    phi, psi = ExactFeatures.fit(X), ExactFeatures.fit(c[:, None])
-    of_x, one_hot = phi.transform(X), np.eye(3)[s]
-    by_features = dependence.correlation_of_features(lambda b: of_x[b], lambda b: one_hot[b], 60, 1e-2)
-    assert kcc(X, s) == pytest.approx(by_features, rel=1e-10)
-    of_c = psi.transform(c[:, None])
-    by_features = dependence.correlation_of_features(lambda b: of_x[b], lambda b: of_c[b], 60, 1e-2)
-    assert kcc(X, c) == pytest.approx(by_features, rel=1e-9)
-
-
 def test_fourier_features_of_kcc_approach_the_exact_value_and_follow_the_seed(monkeypatch):
     X, s, c = sample(10, n=150)
     exact = kcc(X, s), kcc(X, c)
-    monkeypatch.setattr(dependence, "EXACT_ROWS", 100)
+    monkeypatch.setattr(dependence, "EXACT_ROWS", 150)
+    assert (kcc(X, s), kcc(X, c)) == exact
+    monkeypatch.setattr(dependence, "EXACT_ROWS", 149)
     for target, value in zip((s, c), exact, strict=True):
         first = kcc(X, target, n_features=500, random_state=0)
         assert first == pytest.approx(value, abs=0.05)
@@ -295,30 +263,8 @@ def test_fourier_features_of_kcc_approach_the_exact_value_and_follow_the_seed(mo
         assert first != kcc(X, target, n_features=500, random_state=1)
 
 
-def test_kcc_is_near_one_for_a_determined_label_and_small_for_an_independent_one():
-    rng = np.random.default_rng(2)
-    x = rng.normal(size=(400, 1))
-    assert kcc(x, x[:, 0] > 0) > 0.9
-    assert kcc(x, rng.integers(2, size=400)) < 0.3
-
-
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10**6), n=st.integers(2, 30), kappa=st.floats(1e-8, 10))
-def test_kcc_lies_between_zero_and_one(seed, n, kappa):
-    X, s, c = sample(seed, n)
-    assert 0 <= kcc(X, s, regularization=kappa) <= 1
-    assert 0 <= kcc(X, c, regularization=kappa) <= 1
-
-
-@pytest.mark.parametrize("kappa", [0, -1.0, np.nan, np.inf])
-def test_kcc_refuses_a_regularisation_that_is_not_positive(kappa):
-    X, s, _ = sample(0)
-    with pytest.raises(ParameterError, match="regularization"):
-        kcc(X, s, regularization=kappa)
-
-
 def test_a_covariance_that_is_not_definite_is_an_error_with_advice():
-    with pytest.raises(NotDefiniteError, match="raise regularization"):
+    with pytest.raises(NotDefiniteError):
         dependence.cholesky_factor(-np.eye(2), 0.5)
 
 
@@ -339,20 +285,6 @@ def test_fast_permuted_values_equal_the_measure_on_permuted_labels(statistic, ta
     assert fast.p_value == slow.p_value == (1 + (slow.null >= slow.statistic).sum()) / 26
 
 
-def test_an_attribute_of_many_quantities_has_a_factor_of_full_rank_and_repeated_rows_do_not_add():
-    rng = np.random.default_rng(15)
-    X, S = rng.normal(size=(70, 2)), rng.normal(size=(70, 6))
-    S[50:] = S[:20]
-    for statistic, measure in (("dep", dep), ("hsic", hsic), ("kcc", kcc)):
-        result = permutation_test(X, S, statistic=statistic, n_permutations=3, random_state=0)
-        assert result.statistic == pytest.approx(measure(X, S), rel=1e-10)
-    attribute = _attribute.KernelAttribute.read(S, "continuous", "S").resolved("median", 0)
-    F = attribute.factor()
-    assert F.shape == (70, 50)
-    H = centring(70)
-    np.testing.assert_allclose(F @ F.T, H @ median_rbf(S) @ H, atol=1e-12)
-
-
 def test_kcc_permutations_through_fourier_features_equal_the_measure(monkeypatch):
     X, s, c = sample(12, n=120)
     monkeypatch.setattr(dependence, "EXACT_ROWS", 50)
@@ -362,26 +294,6 @@ def test_kcc_permutations_through_fourier_features_equal_the_measure(monkeypatch
         result = permutation_test(X, S, statistic="kcc", n_permutations=9, **options)
         assert result.statistic == pytest.approx(kcc(X, S, **options), rel=1e-9)
         assert result.p_value == 0.1
-
-
-@pytest.mark.parametrize("statistic", ["dep", "hsic", "kcc"])
-def test_p_values_are_uniform_under_independence(statistic):
-    rng = np.random.default_rng(20)
-    p_values = []
-    for _ in range(300):
-        X, s = rng.normal(size=(20, 2)), rng.normal(size=20)
-        result = permutation_test(X, s, statistic=statistic, n_permutations=19, random_state=rng)
-        p_values.append(result.p_value - rng.uniform() / 20)  # p is a multiple of 1/20
-    assert kstest(p_values, "uniform").pvalue > 0.01
-
-
-@pytest.mark.parametrize("statistic", ["dep", "hsic", "kcc"])
-def test_p_value_is_the_smallest_possible_under_dependence(statistic):
-    X, s, c = sample(13)
-    for S in (s, c):
-        result = permutation_test(X, S, statistic=statistic, n_permutations=499, random_state=0)
-        assert result.p_value == 1 / 500
-        assert result.null.shape == (499,)
 
 
 def test_permutations_that_give_the_same_partition_count_as_equal():
@@ -394,13 +306,6 @@ def test_permutations_that_give_the_same_partition_count_as_equal():
         assert result.p_value == pytest.approx(1 / 3, abs=0.03)
 
 
-def test_a_constant_attribute_has_p_value_one():
-    X, _, _ = sample(0)
-    result = permutation_test(X, np.zeros(len(X)), n_permutations=9)
-    assert (result.statistic, result.p_value) == (0.0, 1.0)
-    assert (result.null == 0).all()
-
-
 def test_permutation_results_follow_the_seed_not_the_batch(monkeypatch):
     X, s, _ = sample(14)
     whole = permutation_test(X, s, statistic="hsic", n_permutations=50, random_state=1)
@@ -411,44 +316,7 @@ def test_permutation_results_follow_the_seed_not_the_batch(monkeypatch):
     assert abs(whole.null - other.null).max() > 1e-6
 
 
-def test_permutation_test_refuses_unknown_statistics_and_counts():
-    X, s, _ = sample(0)
-    with pytest.raises(ParameterError, match="'dep', 'hsic', 'kcc'; got 'mmd'"):
-        permutation_test(X, s, statistic="mmd")
-    with pytest.raises(ParameterError, match="n_permutations must be at least 1; got 0"):
-        permutation_test(X, s, n_permutations=0)
-    with pytest.raises(ShapeError, match="has 60"):
-        permutation_test(X, s[:5], statistic=lambda X, S: 0.0)
-
-
-def test_permutation_results_are_frozen():
-    X, s, _ = sample(0)
-    result = permutation_test(X, s, n_permutations=5, random_state=0)
-    with pytest.raises(FrozenInstanceError):
-        result.p_value = 0.0
-
-
 # The package
-
-
-def test_importing_metrics_does_not_import_heavy_packages():
-    code = (
-        "import sys, fairerclip.metrics as m; assert m.__all__ == sorted(m.__all__);"
-        "m.group_report, m.kcc, m.max_skew, m.permutation_test;"
-        "print([n for n in ('torch', 'pandas') if n in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_every_public_name_resolves_and_others_do_not():
-    import fairerclip.metrics as metrics
-
-    found = {name: getattr(metrics, name) for name in metrics.__all__}
-    assert all(value.__name__ == name for name, value in found.items() if callable(value))
-    assert dir(metrics) == metrics.__all__
-    with pytest.raises(AttributeError, match="no attribute 'bias_removed'"):
-        metrics.bias_removed  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -479,7 +347,3 @@ def test_the_bound_is_nearly_reached_by_the_best_means_of_three_groups():
         means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1)
         found.append(np.sum(share**2 * np.sum((means - share @ means) ** 2, axis=1)))
     assert 0.9 * hsic_bound(y) < max(found) <= hsic_bound(y) + 1e-12
-
-
-def test_a_constant_attribute_bounds_hsic_by_zero():
-    assert hsic_bound(["a", "a", "a"]) == 0.0

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from fairerclip.errors import NonFiniteError, ParameterError, ShapeError
 from fairerclip.metrics import dep, dependence_interval, dependence_test, hsic, kcc, permutation_test
 from fairerclip.metrics.dependence import dependence_intervals as module
 from fairerclip.metrics.dependence.attribute import KernelAttribute
@@ -36,17 +35,6 @@ def test_values_without_each_part_are_those_of_the_measure_on_the_rest(measure, 
         MEASURES[measure](X[folds != part], S[folds != part], **sigma) for part in range(module.FOLDS)
     ]
     np.testing.assert_allclose(without(folds), expected, rtol=1e-8)
-
-
-def test_kcc_through_features_leaves_parts_out_too(monkeypatch):
-    monkeypatch.setattr(module, "EXACT_ROWS", 50)
-    X, s, _ = sample(2, n=120)
-    attribute, options = KernelAttribute.read(s, "auto", "S"), module.MeasureOptions("median", 1e-2, 30)
-    whole, without = module._LEAVERS["kcc"](X, attribute, options, np.random.default_rng(0))
-    values = without(np.arange(120) % module.FOLDS)
-    assert values.shape == (module.FOLDS,)
-    assert values == pytest.approx(whole, abs=0.05)
-    assert values.std() > 0
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -99,39 +87,8 @@ def test_more_rows_than_allowed_are_drawn_with_the_seed_and_counted(measure):
     assert np.isfinite(dependence_test(X, rare, measure, 9, random_state=3, max_rows=50).value)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
-def test_value_and_p_value_are_those_of_the_measure_and_the_permutation_test(measure):
-    X, s, _ = sample(7, shift=0.15)
-    result = dependence_test(X, s, measure, 199, random_state=0)
-    test = permutation_test(X, s, statistic=measure, n_permutations=199, random_state=0)
-    assert result.value == pytest.approx(test.statistic)
-    assert result.p_value == pytest.approx(test.p_value, abs=0.1)
-    assert result.permutations == 199
-
-
-def test_bad_arguments_are_named():
-    X, s, _ = sample(8)
-    for call in (dependence_interval, dependence_test):
-        with pytest.raises(ParameterError, match="'dep', 'hsic', 'kcc'; got 'mmd'"):
-            call(X, s, measure="mmd")
-        with pytest.raises(ParameterError, match="confidence"):
-            call(X, s, confidence=1.0)
-        with pytest.raises(ParameterError, match="regularization"):
-            call(X, s, measure="kcc", regularization=0.0)
-        with pytest.raises(ParameterError, match="max_rows must be at least 2; got 1"):
-            call(X, s, max_rows=1)
-        with pytest.raises(ShapeError, match="at least 2 rows; got 1"):
-            call(X[:1], s[:1])
-        broken = X.copy()
-        broken[3] = np.nan
-        with pytest.raises(NonFiniteError, match="row 3;"):
-            call(broken, s)
-    with pytest.raises(ParameterError, match="n_permutations must be at least 1; got 0"):
-        dependence_test(X, s, n_permutations=0)
-
-
 def test_p_values_are_valid_under_independence():
-    rng, sets = np.random.default_rng(21), 80
+    rng, sets = np.random.default_rng(21), 40
     for measure in MEASURES:
         p = [
             dependence_test(rng.normal(size=(40, 2)), rng.integers(2, size=40), measure, 19, rng).p_value
@@ -139,37 +96,6 @@ def test_p_values_are_valid_under_independence():
         ]
         for level in (0.05, 0.25):
             assert np.mean(np.array(p) <= level) <= level + 3 * (level * (1 - level) / sets) ** 0.5
-
-
-def drawn(rng, n, d):
-    """Rows whose first coordinate depends on a label that a quarter of them has."""
-    s = rng.random(n) < 0.25
-    X = rng.normal(size=(n, d))
-    X[:, 0] += 1.5 * s
-    return X, s.astype(int)
-
-
-@pytest.mark.parametrize(("measure", "d"), [("dep", 3), ("dep", 60), ("hsic", 3), ("hsic", 20), ("kcc", 3)])
-def test_intervals_hold_the_value_of_a_large_population(measure, d):
-    rng, sets, n = np.random.default_rng(31), 40, 300  # `make coverage` counts a thousand
-    options = {"bandwidth": 2.0, "regularization": 0.05} if measure == "kcc" else {"bandwidth": 2.0 * d**0.5}
-    if measure == "dep":
-        # Group means lie 1.5 apart: Σ π_s² ‖mean_s − mean‖².
-        options = {}
-        true = 1.5**2 * 2 * (0.25 * 0.75) ** 2
-    else:
-        # The bias falls as 1/n: two sizes give the limit.
-        plain = {k: v for k, v in options.items() if k == "bandwidth" or measure == "kcc"}
-        large, small = (
-            np.mean([MEASURES[measure](*drawn(rng, m, d), **plain) for _ in range(runs)])
-            for m, runs in ((2000, 4), (1000, 8))
-        )
-        true = 2 * large - small
-    hits = 0
-    for _ in range(sets):
-        found = dependence_interval(*drawn(rng, n, d), measure=measure, random_state=rng, **options)
-        hits += found.low <= true <= found.high
-    assert hits / sets >= 0.9 - 2 * (0.9 * 0.1 / sets) ** 0.5, hits / sets
 
 
 @pytest.mark.parametrize(
@@ -193,21 +119,10 @@ def test_intervals_hold_a_weak_and_a_heavy_dependence_on_few_rows(measure, shift
     assert np.mean(high - low) < most
 
 
-def test_no_dependence_at_all_is_in_the_interval_of_kcc():
-    rng = np.random.default_rng(6)
-    lows = [
-        dependence_interval(rng.normal(size=(80, 2)), np.arange(80) % 2, measure="kcc", random_state=rng).low
-        for _ in range(40)
-    ]
-    assert np.mean(np.array(lows) == 0) >= 0.95
-
-
-def test_the_upper_end_solves_its_equation():
-    norm, bias, error, t = 0.5, 0.1, 0.2, 2.0
-    end = module._upper_end(norm, bias, error, t)
-    v = error**2 / (4 * norm)
-    assert (norm - bias - end) ** 2 == pytest.approx(t**2 * (4 * v * end + 2 * v * bias))
-    assert end > norm - bias + t * error
-    assert module._upper_end(0.0, 0.1, 0.2, t) < 2.0  # an estimate of 0 does not make it endless
-    low = module._lower_end(0.8, 0.05, 0.1, t)
-    assert (0.8 - 0.05 - low) ** 2 == pytest.approx((t * 0.1) ** 2 * (1 - low) / (1 - 0.8))
+@pytest.mark.parametrize("measure", MEASURES)
+def test_a_test_has_the_value_and_the_p_value_of_the_permutation_test(measure):
+    X, s, _ = sample(7, shift=0.15)
+    result = dependence_test(X, s, measure, 199, random_state=0)
+    test = permutation_test(X, s, statistic=measure, n_permutations=199, random_state=0)
+    assert (result.value, result.permutations) == (pytest.approx(test.statistic), 199)
+    assert result.p_value == pytest.approx(test.p_value, abs=0.1)

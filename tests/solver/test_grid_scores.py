@@ -99,14 +99,20 @@ def test_every_point_has_the_scores_of_algorithm_1(n_classes, text):
     n_sensitive=st.integers(2, 4),
     text=st.booleans(),
     class_weight=st.sampled_from([None, "balanced", "group"]),
+    weighted=st.booleans(),
 )
-def test_random_problems_have_the_scores_of_algorithm_1(seed, n, n_classes, n_sensitive, text, class_weight):
+def test_random_problems_have_the_scores_of_algorithm_1(
+    seed, n, n_classes, n_sensitive, text, class_weight, weighted
+):
     e = Embeddings(seed, n, 8, n_classes, n_sensitive, correlation=0.3)
     e.y[:n_classes], e.s[:n_sensitive] = np.arange(n_classes), np.arange(n_sensitive)
     # Sign errors of prompts and rows would be the embeddings' own fault, and a warning.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        prepared, params = prepared_of(e, text=True if text else None, class_weight=class_weight)
+        w = np.random.default_rng(seed).uniform(0, 2, size=n) * (np.arange(n) % 5 > 0 if weighted else 1)
+        w[: max(n_classes, n_sensitive)] = 1.0
+        options = {"text": True if text else None, "class_weight": class_weight}
+        prepared, params = prepared_of(e, sample_weight=w if weighted else None, **options)
     grid = grid_of(prepared, params, taus=(0.0, 0.8), shares=(0.0, 0.5))
     solve = lambda setting: prepared.solve(setting, refine=False).last  # noqa: E731
     assert_same(at_once(prepared, grid, solve), one_by_one(prepared, grid), 1e-8)
@@ -134,17 +140,6 @@ def test_points_without_an_alignment_term_have_none(tau_zs):
     assert_same(at_once(prepared, grid), one_by_one(prepared, grid))
 
 
-def test_the_order_of_the_points_does_not_matter():
-    e = Embeddings(n_classes=3, correlation=0.6)
-    prepared, params = prepared_of(e, tau_text=None, tau_z_text=None)
-    grid = grid_of(prepared, params, taus=(0.0, 0.3), tau_zs=(0.0, 0.5))
-    order = np.random.default_rng(0).permutation(len(grid))
-    solve = lambda setting: prepared.solve(setting, refine=False).last  # noqa: E731
-    first, again = at_once(prepared, grid, solve), at_once(prepared, [grid[g] for g in order], solve)
-    assert_same(again, [first[g] for g in order], 1e-12)
-    assert grid_scores(prepared.problem.sides(prepared.y), [], np.zeros((3, 4)), never) == []
-
-
 @pytest.mark.parametrize("scaling", ["spectral", "paper"])
 def test_scalings_and_several_prompts_per_class_agree_with_algorithm_1(scaling):
     e = Embeddings(n_classes=3, correlation=0.6)
@@ -170,19 +165,11 @@ def test_every_kind_of_sensitive_attribute_agrees_with_algorithm_1(sensitive):
     assert_same(at_once(prepared, grid), one_by_one(prepared, grid))
 
 
-def test_sample_weights_agree_with_algorithm_1():
-    e = Embeddings(n_classes=3, correlation=0.6)
-    w = np.random.default_rng(0).uniform(0, 2, size=len(e.y)) * (np.arange(len(e.y)) % 5 > 0)
-    prepared, params = prepared_of(e, sample_weight=w, class_weight="group")
-    grid = grid_of(prepared, params)
-    assert_same(at_once(prepared, grid), one_by_one(prepared, grid))
-
-
 def test_a_class_without_rows_has_the_zero_shot_part_of_the_scores_alone():
     e = Embeddings(n_classes=4, correlation=0.6)
     left = np.flatnonzero(e.y != 2)
     e.X, e.y, e.s = e.X[left], e.y[left], e.s[left]
-    with pytest.warns(VanishedLabelWarning, match=r"classes \[2\] have no rows"):
+    with pytest.warns(VanishedLabelWarning):
         prepared, params = prepared_of(e)
     grid = grid_of(prepared, params)
     assert grid[0].n_components == 2
@@ -249,39 +236,6 @@ def test_a_text_side_that_collapses_gives_none():
     assert [scores is None for scores in found] == [True, False]
     with pytest.raises(TextCollapseError):
         prepared.solve(collapsed, refine=False)
-
-
-def test_a_text_side_that_collapses_with_the_strength_of_the_image_side_gives_none():
-    # The means of four groups span all classes of the text side; the image side has further directions.
-    e = Embeddings(n_classes=4, n_sensitive=4, correlation=0.6)
-    prepared, params = prepared_of(e, scaling="paper", tau_text=None, tau_z_text=None, tau_z=0.0)
-    grid = grid_of(prepared, params, taus=(0.0, 50.0, 0.1), shares=(0.0, 0.5), criteria="marginal")
-    solve = lambda setting: prepared.solve(setting, refine=False).last  # noqa: E731
-    found = at_once(prepared, grid, solve)
-    assert [scores is None for scores in found] == [False, True, False] * 2
-    assert_same(found, one_by_one(prepared, grid))
-
-
-@pytest.mark.parametrize("text", [True, None], ids=["text", "no text"])
-def test_directions_in_which_the_penalty_outweighs_the_target_are_left_out(text):
-    # The attribute is one of three classes: a large strength leaves the difference of the other two.
-    e = Embeddings(n_classes=3, n_sensitive=2)
-    e.s = (e.y == 0).astype(np.int64)
-    prepared, params = prepared_of(e, text=text, scaling="paper")
-    grid = grid_of(prepared, params, taus=(0.0, 50.0), shares=(0.0,), criteria="marginal")
-    assert len(prepared.solve(grid[1], refine=False).last.image.eigenvalues) == 1
-    assert_same(at_once(prepared, grid), one_by_one(prepared, grid))
-
-
-def test_a_setting_that_only_the_alignment_term_solves_has_no_solution_as_in_algorithm_1():
-    # Algorithm 1 starts without the alignment term, and S is the target here: at 1 − λ < 0 nothing is left to start at.
-    e = Embeddings(n_classes=2)
-    e.s = e.y.copy()
-    prepared, params = prepared_of(e)
-    grid = grid_of(prepared, params, taus=(0.0, 0.6), shares=(0.0,), criteria="marginal")
-    expected = one_by_one(prepared, grid)
-    assert [scores is None for scores in expected] == [False, True]
-    assert_same(at_once(prepared, grid), expected)
 
 
 def test_rows_that_the_fit_did_not_see_get_the_scores_of_its_model():

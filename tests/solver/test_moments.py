@@ -40,57 +40,26 @@ def assert_equal(result, expected, rtol):
         np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol * max(1.0, np.abs(want).max()))
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10_000), st.integers(1, 60), st.sampled_from([1, 7, 64]))
-def test_streaming_moments_equal_batch(seed, n, block):
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000), st.integers(3, 60), st.sampled_from([1, 7, 64]))
+def test_streamed_and_merged_moments_equal_batch(seed, n, block):
     Phi, J, w = problem(seed, n)
-    assert_equal(streamed(Phi, J, w, block).finalise(), batch(Phi, J, w), 1e-12)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10_000), st.integers(3, 60))
-def test_row_order_does_not_matter(seed, n):
-    Phi, J, w = problem(seed, n)
-    order = np.random.default_rng(seed).permutation(n)
-    assert_equal(streamed(Phi[order], J[order], w[order], 7).finalise(), batch(Phi, J, w), 1e-12)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10_000), st.integers(3, 60))
-def test_merging_is_associative_and_commutative(seed, n):
-    Phi, J, w = problem(seed, n)
-    thirds = np.array_split(np.arange(n), 3)
-    a, b, c = [lambda i=i: streamed(Phi[i], J[i], w[i], 4) for i in thirds]
     expected = batch(Phi, J, w)
-    assert_equal(a().merge(b()).merge(c()).finalise(), expected, 1e-12)
-    assert_equal(a().merge(b().merge(c())).finalise(), expected, 1e-12)
-    assert_equal(c().merge(a()).merge(b()).finalise(), expected, 1e-12)
-
-
-def test_merging_an_empty_accumulator_changes_nothing():
-    Phi, J, w = problem(0, 20)
-    assert_equal(Moments(5, 3).merge(streamed(Phi, J, w, 4)).finalise(), batch(Phi, J, w), 1e-12)
-    assert_equal(streamed(Phi, J, w, 4).merge(Moments(5, 3)).finalise(), batch(Phi, J, w), 1e-12)
+    assert_equal(streamed(Phi, J, w, block).finalise(), expected, 1e-12)
+    a, b, c = [lambda i=i: streamed(Phi[i], J[i], w[i], block) for i in np.array_split(np.arange(n), 3)]
+    empty = Moments(5, 3)
+    assert_equal(empty.merge(a()).merge(b()).merge(c()).finalise(), expected, 1e-12)
+    assert_equal(c().merge(b().merge(Moments(5, 3)).merge(a())).finalise(), expected, 1e-12)
 
 
 @pytest.mark.parametrize("block", [1, 7, 1000])
 def test_a_large_common_offset_does_not_hurt(block):
     Phi, J, w = problem(1, 300)
     plain = streamed(Phi, J, w, block).finalise()
-    moved = streamed(Phi + 1e6, J, w, block).finalise()
+    moved = streamed(Phi[:100] + 1e6, J[:100], w[:100], block)
+    moved = moved.merge(streamed(Phi[100:] + 1e6, J[100:], w[100:], block)).finalise()
     np.testing.assert_allclose(moved.covariance, plain.covariance, atol=1e-8)
     np.testing.assert_allclose(moved.cross, plain.cross, atol=1e-8)
-
-
-def test_merging_across_a_large_offset_does_not_hurt():
-    Phi, J, w = problem(1, 300, offset=1e6)
-    merged = (
-        streamed(Phi[:100], J[:100], w[:100], 10).merge(streamed(Phi[100:], J[100:], w[100:], 10)).finalise()
-    )
-    centred = Phi - 1e6
-    _, cov, cross = batch(centred, J, w)
-    np.testing.assert_allclose(merged.covariance, cov, atol=1e-8)
-    np.testing.assert_allclose(merged.cross, cross, atol=1e-8)
 
 
 def test_without_covariance_the_cross_moments_are_the_same():
@@ -108,13 +77,7 @@ def test_float32_features_are_summed_in_float64():
     np.testing.assert_allclose(result.covariance, batch(Phi, J, w)[1], atol=3e-7)
 
 
-def test_mismatched_rows_are_refused():
-    with pytest.raises(ShapeError, match="4, 3 and 4"):
-        Moments(2, 1).update(np.zeros((4, 2)), np.zeros((3, 1)), np.ones(4))
-
-
-def test_no_weight_at_all_is_refused():
-    with pytest.raises(ShapeError, match="positive weight"):
-        Moments(2, 1).update(np.ones((4, 2)), np.ones((4, 1)), np.zeros(4)).finalise()
-    with pytest.raises(ShapeError, match="positive weight"):
-        Moments(2, 1).finalise()
+@pytest.mark.parametrize("rows", [0, 3, 4])
+def test_rows_that_do_not_match_or_weigh_nothing_are_refused(rows):
+    with pytest.raises(ShapeError):
+        Moments(2, 1).update(np.ones((4, 2))[: rows or 4], np.ones((4, 1)), np.zeros(4)).finalise()

@@ -15,7 +15,7 @@ class Identity:
         return X
 
 
-@pytest.mark.parametrize("size", [1e-6, 4.0, 1e6])
+@pytest.mark.parametrize("size", [1e-6, 1e6])
 @pytest.mark.parametrize(("share", "kept"), [(1e-3, 3), (1.5e-10, 3), (0.7e-10, 2), (0.0, 2)])
 def test_directions_of_the_labels_count_from_the_tolerance_on(share, kept, size):
     singular = size * np.array([1.0, 0.25, share])
@@ -37,7 +37,7 @@ def test_eigenvalues_count_from_the_tolerance_on(share, positive, most_negative)
     ("tolerance", "share", "kept"),
     [(1e-12, 1.5e-10, 3), (1e-12, 0.7e-10, 2), (1e-8, 1.5e-7, 3), (1e-8, 0.7e-7, 2)],
 )
-@pytest.mark.parametrize("size", [1e-6, 4.0, 1e6])
+@pytest.mark.parametrize("size", [1e-6, 1e6])
 def test_directions_below_the_tolerance_of_the_iteration_are_noise(tolerance, share, kept, size):
     # Rows ±e_i: C is a multiple of the identity, so that singular values are known.
     rows = FeatureRows(Identity(), np.vstack([np.eye(3), -np.eye(3)]), dtype="float64")

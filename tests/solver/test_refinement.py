@@ -73,11 +73,8 @@ def noisy(case, share, rng):
 
 
 SHAPES = {
-    "two classes": {"c": 2, "v": 2, "prompts_per_class": 1, "n": 150},
     "two classes, several prompts": {"c": 2, "v": 3, "prompts_per_class": 3, "n": 90},
     "three classes": {"c": 3, "v": 2, "prompts_per_class": 1, "n": 120},
-    "three classes, several prompts": {"c": 3, "v": 2, "prompts_per_class": 2, "n": 110},
-    "fewer rows than features": {"c": 2, "v": 2, "prompts_per_class": 1, "n": 33},
     "fewer rows than features, three classes": {"c": 3, "v": 2, "prompts_per_class": 1, "n": 36},
 }
 

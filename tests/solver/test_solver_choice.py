@@ -1,4 +1,3 @@
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -6,55 +5,31 @@ import pytest
 
 from fairerclip.solver import solver_choice
 from fairerclip.solver.rows import FeatureRows
-from fairerclip.solver.solver_choice import choose_solver, expected_steps, solver_costs, solver_for
-
-
-@pytest.fixture
-def memory(monkeypatch):
-    return lambda budget: monkeypatch.setattr(solver_choice, "cache_budget", lambda: budget)
+from fairerclip.solver.solver_choice import choose_solver, solver_costs, solver_for
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "n_features", "budget", "expected"),
+    ("n_rows", "n_features", "budget", "options", "expected"),
     [
-        (162_770, 8000, 1 << 60, "cg"),
-        (60_000, 6000, 4 * 60_000 * 6000, "cg"),
-        (60_000, 6000, 4 * 60_000 * 6000 - 1, "cholesky"),  # each step would compute all features anew
-        (4795, 3000, 1 << 60, "cholesky"),  # a second of work
-        (10_000_000, 200, 1 << 60, "cholesky"),  # a step costs as much as a large part of the sum
+        (162_770, 8000, 1 << 60, {}, "cg"),
+        (60_000, 6000, 4 * 60_000 * 6000, {}, "cg"),
+        (60_000, 6000, 4 * 60_000 * 6000 - 1, {}, "cholesky"),  # each step would compute all features anew
+        (200_000, 8000, 0, {"width": 32, "gamma": 1e-3}, "cg"),  # which is cheap for narrow rows
+        (200_000, 8000, 0, {"width": 768, "gamma": 1e-3}, "cholesky"),
+        (4795, 3000, 1 << 60, {}, "cholesky"),  # a second of work
+        (10_000_000, 200, 1 << 60, {}, "cholesky"),  # a step costs as much as a large part of the sum
+        (100_000, 3000, 1 << 60, {}, "cg"),
+        (100_000, 3000, 1 << 60, {"fits": 20}, "cholesky"),  # folds share one sum
+        (162_770, 8000, 1 << 60, {"gamma": 1e-12}, "cholesky"),  # would take too many steps
     ],
 )
 def test_auto_iterates_where_the_sum_of_products_costs_more_than_the_steps(
-    memory, n_rows, n_features, budget, expected
+    monkeypatch, n_rows, n_features, budget, options, expected
 ):
-    memory(budget)
-    assert choose_solver("auto", n_rows, n_features, 4) == expected
-    assert choose_solver("cg", 10, 10, 4) == "cg"
-    assert choose_solver("cholesky", n_rows, n_features, 4) == "cholesky"
-
-
-def test_features_of_narrow_rows_are_cheap_enough_to_be_computed_in_each_step(memory):
-    memory(0)
-    assert choose_solver("auto", 200_000, 8000, 4, width=32, gamma=1e-3) == "cg"
-    assert choose_solver("auto", 200_000, 8000, 4, width=768, gamma=1e-3) == "cholesky"
-
-
-def test_folds_that_share_one_sum_are_solved_directly(memory):
-    memory(1 << 60)
-    assert choose_solver("auto", 100_000, 3000, 4) == "cg"
-    assert choose_solver("auto", 100_000, 3000, 4, fits=20) == "cholesky"
-
-
-def test_a_ridge_that_would_take_too_many_steps_is_solved_directly(memory):
-    memory(1 << 60)
-    assert choose_solver("auto", 162_770, 8000, 4, gamma=1e-12) == "cholesky"
-    assert math.isinf(solver_costs(162_770, 8000, 4, kept=True, gamma=1e-12, width=768).cg)
-
-
-def test_steps_rise_as_the_ridge_falls_and_with_the_digits():
-    few, many = (expected_steps(gamma, 4000, 4) for gamma in (1e-3, 1e-5))
-    assert 5 < few < many < 100
-    assert expected_steps(1e-3, 4000, 8) > 1.9 * few
+    monkeypatch.setattr(solver_choice, "cache_budget", lambda: budget)
+    assert choose_solver("auto", n_rows, n_features, 4, **options) == expected
+    for solver in ("cg", "cholesky"):
+        assert choose_solver(solver, n_rows, n_features, 4, **options) == solver
 
 
 def test_costs_are_those_of_the_operations():

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 from two_sides import SETTING, Case
 
-from fairerclip import FairerCLIP
 from fairerclip.errors import DroppedTermWarning, NoSolutionError, TextCollapseWarning, VanishedLabelWarning
-from fairerclip.model.automatic import LABELLED
-from fairerclip.solver import alternation, decision, rows, terms
+from fairerclip.solver import alternation, rows, terms
 from fairerclip.solver.alternation import alternate
 from fairerclip.solver.decision import Decision, fit_temperature
 from fairerclip.solver.rows import FeatureRows, cache_budget, sums_budget
@@ -46,12 +44,6 @@ def test_a_class_without_rows_loses_ties_against_one_that_has_rows(without_last_
 def test_a_class_that_never_had_rows_has_not_vanished(without_last_class):
     _, _, found = without_last_class
     assert [kind for kind, _ in found.notes if kind is VanishedLabelWarning] == []
-
-
-def test_the_target_rule_counts_classes_with_rows_alone(without_last_class):
-    case, y, _ = without_last_class
-    last = alternate(case.problem, y, replace(SETTING, decision="target", max_iter=1)).last
-    assert_allclose(last.decision.weights, last.image.class_means / 2)
 
 
 # Signs and zeros ------------------------------------------------------------------------------------------
@@ -102,15 +94,6 @@ def test_the_zero_is_where_its_name_says(embeddings, kind):
         assert_allclose((last.image.class_means + encoders.intercept).mean(axis=0), 0.0, atol=1e-12)
         assert_allclose((last.text_vectors + encoders.text_intercept).mean(axis=0), 0.0, atol=1e-12)
     assert_allclose(encoders.decision.zero, 0.0, atol=1e-12)
-
-
-def test_the_target_rule_moves_the_origin_of_the_images_alone(embeddings):
-    case = Case(embeddings, c=3)
-    encoders = alternate(
-        case.problem, case.y, replace(SETTING, n_components=2, decision="target")
-    ).last.encoders()
-    assert_array_equal(encoders.text_intercept, 0.0)
-    assert np.any(encoders.intercept)
 
 
 def test_a_constant_coordinate_is_one_for_images_and_zero_for_prompts(embeddings):
@@ -164,7 +147,7 @@ def test_an_attribute_that_does_not_vary_is_a_note(embeddings):
 
 def test_rows_of_one_class_alone_are_an_error(embeddings):
     case = Case(embeddings)
-    with pytest.raises(NoSolutionError, match="do not depend on the target at all"):
+    with pytest.raises(NoSolutionError):
         alternate(case.problem, np.zeros_like(case.y), SETTING)
 
 
@@ -185,13 +168,6 @@ def test_directions_of_two_classes_are_the_same_up_to_a_billionth(gap, alike):
 )
 def test_the_weight_of_a_term(tau, scaling, weight):
     assert term_weight(tau, scaling) == pytest.approx(weight)
-
-
-def test_the_text_side_is_as_strong_as_the_image_side_where_nothing_is_said():
-    setting = replace(SETTING, tau=0.5, tau_z=0.75, tau_text=None, tau_z_text=None)
-    assert setting.weights("text") == setting.weights("image")
-    assert replace(setting, tau_text=0.1).text_strengths == (0.1, 0.75)
-    assert replace(setting, tau_z_text=0.1).text_strengths == (0.5, 0.1)
 
 
 # Memory -----------------------------------------------------------------------
@@ -223,48 +199,12 @@ def test_features_of_a_single_pass_are_kept_only_if_they_are_few_or_there_alread
     np.testing.assert_array_equal(chosen.once()[0:3], chosen[0:3])
 
 
-def test_a_fit_with_labels_keeps_no_features_and_a_path_from_it_is_the_same(embeddings, monkeypatch):
-    e = embeddings(n=300)
-    given = {"sensitive_features": e.s, "text": e.text}
-    make = lambda: FairerCLIP(n_features=30, random_state=0, **LABELLED)  # noqa: E731
-    kept = make().fit(e.X, e.y, **given)
-    monkeypatch.setattr(rows, "SMALL_BYTES", 0)
-    single = make().fit(e.X, e.y, **given)
-    assert kept.state.prepared.problem.rows._cache
-    assert not single.state.prepared.problem.rows._cache
-    np.testing.assert_array_equal(kept.scores(e.X), single.scores(e.X))
-    taus = [0.0, 0.5, 0.9]
-    tables = [model.path(taus).evaluate(e.X, e.y, sensitive_features=e.s) for model in (kept, single)]
-    assert tables[0] == tables[1]
-    guessed = make().set_params(refine=True).fit(e.X, **given)
-    assert guessed.state.prepared.problem.rows._cache
-
-
-def test_features_are_kept_where_they_just_fit(embeddings):
-    case = Case(embeddings)
-    needed = 150 * 40 * 4
-    for budget in (needed, needed - 1):
-        assert FeatureRows(case.features, case.e.X, budget=budget).kept == (budget == needed)
-    chosen = np.array([3, 5, 8])
-    part = FeatureRows(case.features, case.e.X, rows=chosen, budget=3 * 40 * 4)
-    assert (part.n_rows, part.kept) == (3, True)
-    assert_array_equal(part.take(np.array([1])), case.features.transform(case.e.X[[5]].astype(np.float32)))
-
-
 # The origin of the learned space --------------------------------------------------------------------------
 
 
 def rule(weights, constants):
     weights = np.asarray(weights, dtype=float)
     return Decision(np.zeros(weights.shape[1]), weights, weights, np.asarray(constants, dtype=float))
-
-
-@pytest.mark.parametrize(("far", "held"), [(999.0, True), (1001.0, False)])
-def test_the_origin_moves_a_thousand_at_most(far, held):
-    step = rule([[0.0], [1.0]], [0.0, far]).origin_step()
-    assert (step is not None) == held
-    if held:
-        assert_allclose(step, [far])
 
 
 @pytest.mark.parametrize(("off", "held"), [(0.7e-9, True), (1.5e-9, False)])
@@ -307,8 +247,3 @@ def test_the_temperature_stays_within_two_decades_of_the_scale_of_the_scores():
     assert fit_temperature(right, y, w) == pytest.approx(100 / 3)
     assert fit_temperature(-right, y, w) == pytest.approx(0.01 / 3)
     assert fit_temperature(np.zeros((3, 2)), y, w) == pytest.approx(0.01)
-
-
-def test_softmax_of_large_scores_does_not_overflow():
-    logits = np.array([[1e4, 1e4 - 1, 0.0], [-1e4, 0.0, 2.0]])
-    assert_allclose(decision.softmax(logits), softmax(logits, axis=1), atol=1e-15)

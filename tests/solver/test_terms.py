@@ -9,7 +9,6 @@ from fairerclip.solver.terms import (
     alignment_map,
     conditional_map,
     marginal_map,
-    onehot_map,
     scores_map,
     target_map,
 )
@@ -51,18 +50,8 @@ def spread(w, L):
     return np.sum(w @ (L - w @ L) ** 2)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_the_target_map_gives_the_one_hot_factor(seed):
-    Phi, y, w, _, moments, table = setup(seed)
-    expected = factor(Phi, w, np.eye(3)[y])
-    np.testing.assert_allclose(moments.cross @ target_map(table, 0.0), expected, atol=1e-13)
-    np.testing.assert_allclose(moments.cross @ onehot_map(table), expected, atol=1e-13)
-    assert not table.has_scores
-    np.testing.assert_array_equal(target_map(table, 0.5), onehot_map(table))  # no scores to share in
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_scores_map_gives_the_scores_with_the_spread_of_the_labels(seed, dtype):
     Phi, y, w, V, _, moments, table = with_scores(seed, dtype)
     beta = np.sqrt(spread(w, np.eye(3)[y]) / spread(w, V))
@@ -72,7 +61,7 @@ def test_the_scores_map_gives_the_scores_with_the_spread_of_the_labels(seed, dty
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_target_map_blends_labels_and_scores(seed, share):
     Phi, y, w, V, _, moments, table = with_scores(seed)
     beta = np.sqrt(spread(w, np.eye(3)[y]) / spread(w, V))
@@ -90,42 +79,13 @@ def test_scores_that_do_not_vary_leave_the_labels():
     assert table.variance(target_map(table, 0.5)) == pytest.approx(0.25 * spread(w, np.eye(2)[y]), rel=1e-10)
 
 
-def test_the_columns_of_a_design_are_labels_by_attributes_and_then_scores():
-    _, y, _, _, J, _, table = with_scores()
-    assert table.n_label_columns == 3 * (1 + 4 + 2)
-    assert J.shape[1] == table.n_label_columns + 3 == len(table.blank(0))
-    np.testing.assert_array_equal(J[:, table.class_columns], np.eye(3)[y])
-
-
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_moments_of_a_table_with_scores_are_those_of_its_columns(seed):
     _, _, w, _, J, _, table = with_scores(seed)
     np.testing.assert_allclose(table.second(np.eye(J.shape[1])), J.T @ (w[:, None] * J), atol=1e-13)
     np.testing.assert_allclose(table.means, w @ J, atol=1e-13)
     A = np.random.default_rng(seed + 7).normal(size=(J.shape[1], 4))
     assert table.variance(A) == pytest.approx(spread(w, J @ A), rel=1e-10)
-
-
-def test_a_table_without_its_scores_is_the_table_of_the_labels():
-    _, _, _, _, _, _, table = with_scores()
-    _, _, _, _, _, plain = setup()
-    bare = table.without_scores()
-    assert not bare.has_scores
-    np.testing.assert_allclose(bare.gram, plain.gram, atol=1e-15)
-    np.testing.assert_allclose(bare.means, plain.means, atol=1e-15)
-    np.testing.assert_array_equal(bare.gram, table.gram)
-    np.testing.assert_array_equal(bare.class_share, table.class_share)
-
-
-def test_scores_change_no_term_of_the_sensitive_attributes():
-    Phi, _, w, _, _, moments, table = with_scores()
-    _, _, _, attributes, plain_moments, plain = setup()
-    for build in (marginal_map, conditional_map):
-        for where in table.slices:
-            M = moments.cross @ build(table, where)
-            np.testing.assert_allclose(M, plain_moments.cross @ build(plain, where), atol=1e-13)
-    M = moments.cross @ marginal_map(table, table.slices[1])
-    np.testing.assert_allclose(M, factor(Phi, w, attributes[1].psi), atol=1e-13)
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -161,14 +121,6 @@ def test_a_class_in_which_s_is_constant_contributes_nothing():
     assert conditional_map(table, table.slices[0]).shape == (6, 2)
 
 
-def test_the_alignment_map_pairs_images_with_the_prompts_of_their_class():
-    Phi, y, w, _, moments, table = setup()
-    other = np.random.default_rng(5).normal(size=(3, 2))
-    np.testing.assert_allclose(
-        moments.cross @ alignment_map(target_map(table, 0.0), other), factor(Phi, w, other[y]), atol=1e-13
-    )
-
-
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 def test_the_alignment_pairs_images_with_all_prompts_as_far_as_their_scores_say(share):
     Phi, y, w, V, _, moments, table = with_scores()
@@ -177,13 +129,6 @@ def test_the_alignment_pairs_images_with_all_prompts_as_far_as_their_scores_say(
     paired = (1 - share) * other[y] + share * beta * V @ other
     M = moments.cross @ alignment_map(target_map(table, share), other)
     np.testing.assert_allclose(M, factor(Phi, w, paired), atol=1e-12)
-
-
-def test_the_variance_of_a_map_is_that_of_its_label_factor():
-    _, _, w, attributes, _, table = setup()
-    L = attributes[1].psi
-    expected = np.sum(w @ (L - w @ L) ** 2)
-    assert table.variance(marginal_map(table, table.slices[1])) == pytest.approx(expected, rel=1e-12)
 
 
 def test_class_shares_and_means_are_those_of_the_rows():
