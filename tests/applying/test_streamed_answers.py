@@ -1,5 +1,6 @@
-"""Answers that are written while the rows are read: the same files as from memory, and no half ones."""
+"""Answers that are written while the rows are read: those of the model for all rows, and no half files."""
 
+import csv
 import warnings
 
 import numpy as np
@@ -8,11 +9,9 @@ import pytest
 from fairerclip import FairerCLIP
 from fairerclip.applying import answer_blocks as blocks_module
 from fairerclip.applying import streamed_answers as module
-from fairerclip.applying.answer_files import write_predictions, write_top
-from fairerclip.applying.apply import apply_model, top_rows
 from fairerclip.applying.streamed_answers import apply_to_file
 from fairerclip.baselines import LEACE, LinearProbe
-from fairerclip.data import open_store, simulate
+from fairerclip.data import Limits, open_store, simulate
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import (
     DirectionDriftWarning,
@@ -53,73 +52,109 @@ def store(birds, tmp_path_factory):
     return folder
 
 
+def table(path):
+    """The rows of a table, each a mapping from column to text."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def places(scores):
+    """The rank (n, c) of each row in each column; the earlier of equal rows comes first."""
+    return np.argsort(np.argsort(-scores, axis=0, kind="stable"), axis=0) + 1
+
+
 @pytest.mark.parametrize("kind", ["own", "leace", "probe"])
-@pytest.mark.parametrize("ending", [".csv", ".npz"])
-def test_predictions_of_a_store_are_the_bytes_that_memory_would_give(models, store, tmp_path, kind, ending):
-    opened = open_store(store)
-    done = []
-    report = apply_to_file(
-        models[kind], store, tmp_path / f"new{ending}", progress=lambda *now: done.append(now)
-    )
-    expected = apply_model(models[kind], opened, opened.ids)
-    write_predictions(expected, tmp_path / f"old{ending}")
-    assert (tmp_path / f"new{ending}").read_bytes() == (tmp_path / f"old{ending}").read_bytes()
+def test_predictions_of_a_store_are_those_of_the_model(models, store, tmp_path, kind):
+    opened, model, done = open_store(store), models[kind], []
+    report = apply_to_file(model, store, tmp_path / "p.npz", progress=lambda *now: done.append(now))
     assert done == [(8192, ROWS), (ROWS, ROWS)]
-    names, counts = np.unique(expected["prediction"], return_counts=True)
+    expected, scores = model.predict(opened[:]), model.scores(opened[:])
+    with np.load(tmp_path / "p.npz", allow_pickle=False) as found:
+        assert found["prediction"].tolist() == expected.tolist()
+        assert found["names"].tolist() == ["landbird", "waterbird"]
+        assert found["id"].tolist() == opened.ids.tolist()
+        np.testing.assert_allclose(found["score"], scores, rtol=1e-5, atol=1e-6)
+        assert ("embedding" in found) == (kind != "probe")
+        if kind != "probe":
+            np.testing.assert_allclose(found["embedding"], model.transform(opened[:]), rtol=1e-5, atol=1e-6)
+    names, counts = np.unique(expected, return_counts=True)
     assert report.predicted == dict(zip(names.tolist(), counts.tolist(), strict=True))
     assert report.best == []
     assert report.rate > 0
+    apply_to_file(model, store, tmp_path / "p.csv")
+    rows = table(tmp_path / "p.csv")
+    assert [row["id"] for row in rows] == opened.ids.tolist()
+    assert [row["prediction"] for row in rows] == expected.tolist()
+    written = [[float(row[f"score: {name}"]) for name in ("landbird", "waterbird")] for row in rows]
+    np.testing.assert_allclose(written, scores, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".npz"])
-def test_ranks_and_the_best_rows_of_a_store_are_those_from_memory(models, store, tmp_path, ending):
+def test_ranks_and_the_best_rows_are_those_of_the_scores(models, store, tmp_path, ending):
     opened, model = open_store(store), models["own"]
     report = apply_to_file(model, opened, tmp_path / f"new{ending}", top=4, prompts=["waterbird"])
-    best = top_rows(model, opened, 4, opened.ids, prompts=["waterbird"])
-    assert report.best == best
     assert report.predicted is None
+    expected = model.rank("waterbird", opened[:], k=4)
+    assert [row.row for row in report.best] == expected.indices.tolist()
+    assert [row.id for row in report.best] == opened.ids[expected.indices].tolist()
+    np.testing.assert_allclose([row.score for row in report.best], expected.scores, rtol=1e-5)
+    assert [(row.prompt, row.rank) for row in report.best] == [("waterbird", k) for k in range(1, 5)]
     if ending == ".csv":
-        write_top(best, tmp_path / "old.csv")
-    else:
-        ranked = apply_model(model, opened, opened.ids, rank=True, prompts=["waterbird"])
-        write_predictions(ranked, tmp_path / "old.npz")
-    assert (tmp_path / f"new{ending}").read_bytes() == (tmp_path / f"old{ending}").read_bytes()
+        rows = table(tmp_path / "new.csv")
+        assert [(row["rank"], row["id"]) for row in rows] == [(str(b.rank), b.id) for b in report.best]
+        return
+    with np.load(tmp_path / "new.npz", allow_pickle=False) as found:
+        assert set(found) == {"id", "rank", "score", "names", "embedding"}
+        assert found["names"].tolist() == ["waterbird"]
+        np.testing.assert_array_equal(found["rank"], places(found["score"]))
+        assert found["rank"][expected.indices, 0].tolist() == [1, 2, 3, 4]
 
 
-def test_a_table_of_the_ranks_of_all_rows_is_the_one_from_memory(models, store, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "is_ranking", lambda model: True)
-    opened = open_store(store)
-    report = apply_to_file(models["own"], opened, tmp_path / "new.csv")
-    write_predictions(apply_model(models["own"], opened, opened.ids, rank=True), tmp_path / "old.csv")
-    assert (tmp_path / "new.csv").read_bytes() == (tmp_path / "old.csv").read_bytes()
-    assert [row.rank for row in report.best] == [*range(1, 11)] * 2
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["new.csv", "old.csv"]
+def test_the_earlier_of_rows_with_the_same_score_is_better_across_blocks(
+    models, tmp_path, birds, monkeypatch
+):
+    monkeypatch.setattr(blocks_module, "BLOCK_ROWS", 4)
+    X = np.repeat(birds.test.X[:1], 10, axis=0)
+    report = apply_to_file(models["leace"], X, tmp_path / "p.npz", top=6)
+    assert [row.row for row in report.best] == [*range(6)] * 2
+    assert report.best[0].id is None
+    with np.load(tmp_path / "p.npz") as found:
+        assert found["rank"].tolist() == [[k, k] for k in range(1, 11)]
 
 
 @pytest.mark.parametrize("ranked", [False, True])
-def test_parquet_in_row_groups_holds_the_table_from_memory(models, store, tmp_path, monkeypatch, ranked):
+def test_parquet_in_row_groups_holds_the_table_of_csv(models, store, tmp_path, monkeypatch, ranked):
     pq = pytest.importorskip("pyarrow.parquet")
     from fairerclip.data.io import parquet_table
 
     monkeypatch.setattr(parquet_table, "GROUP_ROWS", 5000)
     monkeypatch.setattr(module, "is_ranking", lambda model: ranked)
     opened = open_store(store)
-    apply_to_file(models["own"], opened, tmp_path / "new.parquet")
-    write_predictions(apply_model(models["own"], opened, opened.ids, rank=ranked), tmp_path / "old.parquet")
-    assert pq.read_table(tmp_path / "new.parquet").equals(pq.read_table(tmp_path / "old.parquet"))
-    assert pq.ParquetFile(tmp_path / "new.parquet").metadata.num_row_groups == 2
+    apply_to_file(models["own"], opened, tmp_path / "p.parquet")
+    apply_to_file(models["own"], opened, tmp_path / "p.csv")
+    rows = pq.read_table(tmp_path / "p.parquet").to_pylist()
+    assert [{k: str(v) for k, v in row.items()} for row in rows] == table(tmp_path / "p.csv")
+    assert pq.ParquetFile(tmp_path / "p.parquet").metadata.num_row_groups == 2
+    if ranked:
+        scores = models["own"].scores(opened[:])
+        assert [row["rank: waterbird"] for row in rows] == places(scores)[:, 1].tolist()
 
 
-def test_labels_of_several_types_and_rows_without_ids_are_written_as_from_memory(models, tmp_path, birds):
+def test_labels_of_several_types_and_rows_without_ids_are_written(models, tmp_path, birds):
     from copy import copy
     from dataclasses import replace
 
-    model = copy(models["own"])
-    model.fitted_ = replace(model.fitted_, classes=np.array([1, "long name"], dtype=object))
-    X = birds.test.X[:50]
-    apply_to_file(model, X, tmp_path / "new.npz")
-    write_predictions(apply_model(model, X), tmp_path / "old.npz")
-    assert (tmp_path / "new.npz").read_bytes() == (tmp_path / "old.npz").read_bytes()
+    model, X = copy(models["own"]), birds.test.X[:50]
+    codes = (model.predict(X) == "waterbird").astype(int)
+    model.fitted_ = replace(model.fitted_, classes=np.array([1, "1"], dtype=object))
+    apply_to_file(model, X, tmp_path / "p.npz")
+    with np.load(tmp_path / "p.npz", allow_pickle=False) as found:
+        assert set(found) == {"prediction", "score", "names", "embedding"}
+        assert found["names"].tolist() == ["1", "'1'"]
+        assert found["prediction"].tolist() == ["1"] * 50
+    model.fitted_ = replace(model.fitted_, classes=np.array([1, "=dog"], dtype=object))
+    apply_to_file(model, X, tmp_path / "p.csv")
+    assert [row["prediction"] for row in table(tmp_path / "p.csv")] == [["1", "'=dog"][k] for k in codes]
 
 
 def test_memory_holds_a_block_and_no_array_of_all_rows(models, tmp_path, monkeypatch, birds):
@@ -166,7 +201,7 @@ def test_zero_rows_and_rows_of_another_encoder_are_warned_of_once(models, tmp_pa
     assert "X is zero in row 8500 of 9000" in str(caught[0].message)
 
 
-def test_what_cannot_be_applied_is_refused_before_the_work(models, tmp_path, birds):
+def test_what_cannot_be_applied_is_refused_before_the_work(models, tmp_path, birds, monkeypatch):
     X, model = birds.test.X[:20], models["own"]
     with pytest.raises(ShapeError, match="8 wide, but the model was fitted on embeddings 32 wide"):
         apply_to_file(model, X[:, :8], tmp_path / "p.csv")
@@ -174,6 +209,13 @@ def test_what_cannot_be_applied_is_refused_before_the_work(models, tmp_path, bir
         apply_to_file(model, X, tmp_path / "p.csv", top=21)
     with pytest.raises(ParameterError, match="unless top="):
         apply_to_file(model, X, tmp_path / "p.csv", prompts=["waterbird"])
+    with pytest.raises(ParameterError, match="goose"):
+        apply_to_file(model, X, tmp_path / "p.csv", top=2, prompts=["goose"])
+    with pytest.raises(ParameterError, match=r"p\.txt"):
+        apply_to_file(model, X, tmp_path / "p.txt")
+    monkeypatch.setattr(module, "DEFAULT_LIMITS", Limits(npz_bytes=1000))
+    with pytest.raises(ParameterError, match=r"\.npz"):
+        apply_to_file(model, X, tmp_path / "p.npz")
     (tmp_path / "p.csv").write_text("as it was")
     with pytest.raises(OutputExistsError):
         apply_to_file(model, X, tmp_path / "p.csv")

@@ -10,7 +10,6 @@ from test_cli import refused
 
 import fairerclip
 from fairerclip.data import simulate, stores
-from fairerclip.data import store_task as store_task_module
 from fairerclip.data.store_rows import rows_in_memory
 
 COLUMNS = ("--id", "image", "--target", "bird", "--sensitive", "place")
@@ -133,7 +132,7 @@ def test_a_mitigator_is_fitted_on_a_store_too(run, options, task_file, tmp_path)
 
 
 def test_validation_rows_beyond_a_number_are_a_sample_that_is_told_of(run, options, tmp_path, monkeypatch):
-    monkeypatch.setattr(store_task_module.store_task, "__kwdefaults__", {"validation_rows": 30, "seed": 0})
+    monkeypatch.setattr("fairerclip.data.build.VALIDATION_ROWS", 30)
     code, out, err = run(
         "fit", *options, "--split", "part", "-o", tmp_path / "m", "--max-seconds", "0.1", "--verbose", *QUICK
     )

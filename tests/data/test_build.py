@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairerclip.data import load_task
+from fairerclip.data import from_table, load_task, read_labels
 from fairerclip.data.build import build_task
 from fairerclip.data.datasets import read_dataset
 from fairerclip.data.labelled_rows import Labelled
@@ -331,6 +331,38 @@ def test_build_task_says_what_is_missing():
     task, notes = build_task(labelled, EmbeddingStore.from_array(X, ids=np.array(["a", "x", "y", "z"])), None)
     assert len(task.train) == 1
     assert any("val split" in note for note in notes)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_rows_on_disk_and_their_labels_are_those_in_memory(files, monkeypatch, in_memory):
+    monkeypatch.setattr("fairerclip.data.build.VALIDATION_ROWS", 3)
+    files.write_labels(rows=range(7, files.n))
+    table = read_labels(files.labels, id_column="file", columns=["animal", "place", "part"])
+    labelled = from_table(table, name="a", target="animal", sensitive=["place"], split_column="part")
+    task, notes = build_task(labelled, open_store(files.store), None, in_memory=in_memory)
+    assert any("7 embeddings have no label" in note for note in notes)
+    assert any("drawn at random" in note for note in notes) is not in_memory
+    for name, split in task.splits.items():
+        on_disk = not in_memory and name != "val"
+        assert isinstance(split.X, EmbeddingStore) is on_disk
+        assert (split.y.dtype == np.int8) is on_disk
+        numbers = [k for k in files.order if k >= 7 and files.split[k] == name]
+        if name == "val" and not in_memory:
+            assert len(split) == 3 < len(numbers)
+            continue
+        np.testing.assert_array_equal(np.asarray(split.X), files.X[numbers])
+        assert [task.class_names[k] for k in split.y] == files.y[numbers].tolist()
+        assert [task.sensitive["place"].names[k] for k in split.s["place"]] == files.s[numbers].tolist()
+
+
+def test_without_a_split_rows_on_disk_are_all_training_rows(files):
+    table = read_labels(files.labels, id_column="file", columns=["animal", "place"])
+    labelled = from_table(table, name="a", target="animal", sensitive=["place"], shares=None)
+    store = open_store(files.store)
+    task, notes = build_task(labelled, store, None, in_memory=False)
+    assert task.train.X is store
+    assert [*task.splits] == ["train"]
+    assert any("Nothing was held out" in note for note in notes)
 
 
 def test_a_split_column_must_be_whole():

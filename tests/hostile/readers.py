@@ -34,12 +34,11 @@ from fairerclip.data.io.npz import npz_members, read_npz, write_npz
 from fairerclip.data.io.remote_path import RemotePath
 from fairerclip.data.io.tensors import open_tensors, write_tensors
 from fairerclip.data.label_table import read_labels
-from fairerclip.data.labelled_store import label_store
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.prompts.templates import read_templates
 from fairerclip.data.query_files import read_queries
 from fairerclip.data.row_checkpoint import RowCheckpoint
-from fairerclip.data.stores import EmbeddingStore, open_store
+from fairerclip.data.stores import open_store
 from fairerclip.data.task import Sensitive, Split, Task, Variants
 from fairerclip.data.writer import StoreWriter, read_skipped, read_text
 from fairerclip.encoders import Preprocessing, onnx, open_clip, tokens, transformers
@@ -494,28 +493,6 @@ READERS: dict[str, Reader] = {
         _labels,
         "labels.csv",
         lambda f: read_labels(f / "labels.csv", id_column="id", columns=["label", "place"]),
-    ),
-    "labelled-store": Reader(
-        _labels,
-        "labels.csv",
-        lambda f: label_store(
-            EmbeddingStore.from_array(np.eye(len(IDS)), ids=IDS),
-            f / "labels.csv",
-            id_column="id",
-            target="label",
-            sensitive=["place"],
-        ),
-    ),
-    "labelled-store-parquet": Reader(
-        _parquet,
-        "part.parquet",
-        lambda f: label_store(
-            EmbeddingStore.from_array(np.eye(len(IDS)), ids=IDS),
-            f / "part.parquet",
-            id_column="id",
-            target="label",
-            sensitive=["place"],
-        ),
     ),
     "labels-tsv": Reader(
         lambda f: _labels(f, "tsv"),

@@ -65,8 +65,8 @@ def answer_blocks(
 ) -> Iterator[AnswerBlock]:
     """Yield the answers of a model for all rows of a store; only one block of rows is in memory.
 
-    Rows that are not finite are an error, zero rows and rows that differ from those of the fit named warnings, as in
-    `apply_model`. They are given after the last block.
+    Rows that are not finite are an error, zero rows and rows that differ from those of the fit named warnings. They are
+    given after the last block.
 
     Parameters
     ----------

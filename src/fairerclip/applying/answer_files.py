@@ -13,7 +13,6 @@ from fairerclip._util.extras import require
 from fairerclip._util.files import check_free
 from fairerclip.applying.apply import TopRow
 from fairerclip.data.io.csv_table import write_table
-from fairerclip.data.io.npz import write_npz
 from fairerclip.data.io.parquet_table import write_parquet
 from fairerclip.errors import ParameterError
 
@@ -29,25 +28,13 @@ def check_predictions_path(path: Path, overwrite: bool) -> None:
     check_free(path, overwrite)
 
 
-def write_predictions(result: Mapping[str, NDArray[Any]], path: Path, *, overwrite: bool = False) -> None:
-    """Write the result of `apply_model`: everything as ``.npz``, or one row per image as ``.csv`` or ``.parquet``.
-
-    Columns of scores and ranks are named after the prompts.
-    """
-    check_predictions_path(path, overwrite)
-    if path.suffix == ".npz":
-        plain = {k: v.astype(str) if v.dtype.kind == "O" else v for k, v in result.items()}
-        write_npz(path, plain, overwrite=overwrite)
-        return
-    _write_columns(answer_columns(result, result["names"]), path, overwrite)
-
-
 def answer_columns(
     answers: Mapping[str, NDArray[Any]], names: Iterable[str], start: int = 0
 ) -> dict[str, list[Any]]:
     """Return the columns of a table with a row per image, for the rows from number ``start`` on.
 
-    ``answers`` holds those of `apply_model`; ``names`` are the prompts of the columns of scores and ranks.
+    ``answers`` holds ``score`` (b, c), and what there is of ``id`` (b,), ``prediction`` (b,) and ``rank`` (b, c);
+    ``names`` are the prompts of the columns of scores and ranks.
     """
     columns: dict[str, list[Any]] = {"row": list(range(start, start + len(answers["score"])))}
     if "id" in answers:
@@ -87,7 +74,7 @@ def check_top_path(path: Path, overwrite: bool) -> None:
 def write_top(
     rows: Sequence[TopRow], path: Path, *, overwrite: bool = False, about: Collection[str] | None = None
 ) -> None:
-    """Write the result of `top_rows` as ``.csv`` or ``.parquet``: one row per prompt and rank.
+    """Write the best rows of each prompt as ``.csv`` or ``.parquet``: one row per prompt and rank.
 
     The columns are prompt, rank, id (the number of the row, called row, if there are no ids) and score. With
     ``about``, the queries that ask for a sensitive attribute, a column tells whether the ranking is mitigated.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,10 @@ from fairerclip.applying.apply import (
 )
 from fairerclip.applying.best_rows import BestRows
 from fairerclip.applying.mitigated_rows import as_store, check_widths
+from fairerclip.data.coded_labels import smallest_type
 from fairerclip.data.io.csv_table import csv_bytes
 from fairerclip.data.io.npy import DEFAULT_LIMITS
 from fairerclip.data.io.parquet_table import ParquetBlocks
-from fairerclip.data.io.spool import Spool, row_blocks, write_npy
-from fairerclip.data.store_rows import id_blocks, ids_at
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import ParameterError
 
@@ -91,8 +90,11 @@ def apply_to_file(
 ) -> AppliedReport:
     """Write the answers of a classifier for new rows: predictions or ranks, scores and mitigated embeddings.
 
-    Rows are read once, block by block, and written as they are answered; the file appears whole, or not at all. The
-    content is that of `apply_model` or `top_rows` and `fairerclip.applying.answer_files`.
+    Rows are read once, block by block, and written as they are answered; the file appears whole, or not at all.
+
+    An ``.npz`` holds ``id`` where the rows have ids, ``prediction`` (n,), or ``rank`` (n, c) of a ranking, ``score``
+    (n, c), ``names`` (c,) of the classes or prompts, and ``embedding`` (n, r) if the method changes embeddings. Rank 1
+    is the best match, and the earlier of rows with the same score comes first.
 
     Parameters
     ----------
@@ -111,8 +113,7 @@ def apply_to_file(
     Returns
     -------
     AppliedReport
-        O(n·p·D) time. Memory of a block; ranks of all rows take 24 bytes per row. An ``.npz`` and a table of ranks
-        need their own size once more on disk, in the folder of the output, while they are made.
+        O(n·p·D) time. Memory: a block of rows, and the ids; of an ``.npz`` or a table of ranks also the scores.
     """
     from fairerclip.model.archive import load
 
@@ -130,14 +131,6 @@ def apply_to_file(
         check_k(top, len(store))
     run = _AnswerFile(fitted, store, path, overwrite, *score_columns(fitted, prompts), progress, rank, client)
     return run.write(top)
-
-
-def _ids_of(store: EmbeddingStore, best: BestRows) -> dict[int, str] | None:
-    """Return the ids of the best rows by row number; None without ids."""
-    if not store.has_ids:
-        return None
-    rows = np.unique(np.concatenate(best.rows))
-    return dict(zip(rows.tolist(), ids_at(store, rows), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,11 +156,14 @@ class _AnswerFile:
         if only_best:
             for _ in self.answers(best, None):
                 pass
-        elif self.path.suffix == ".npz" or self.ranked:
-            self.write_spooled(best, counts)
+        elif self.path.suffix == ".npz":
+            self.write_npz(best, counts)
+        elif self.ranked:  # the rank of a row needs the scores of all
+            scores = np.concatenate([found["score"] for found in self.answers(best, counts)])
+            self.write_table(_slices({"score": scores, "rank": _ranks(scores)}))
         else:
             self.write_table(self.answers(None, counts))
-        rows = [] if best is None else named_rows(best, self.names, _ids_of(self.store, best))
+        rows = [] if best is None else named_rows(best, self.names, self.store.ids)
         if only_best:
             write_top(rows, self.path, overwrite=self.overwrite)
         named = {str(c): int(k) for c, k in zip(classes.tolist(), counts, strict=True)}
@@ -184,7 +180,7 @@ class _AnswerFile:
             if best is not None:
                 best.add(block.start, scores)
             elif counts is not None:
-                found["code"] = block.codes
+                found["code"] = block.codes.astype(smallest_type(len(counts)))
                 counts += np.bincount(block.codes, minlength=len(counts))
             if wanted and block.embeddings is not None:
                 found["embedding"] = block.embeddings
@@ -193,7 +189,7 @@ class _AnswerFile:
     def write_table(self, blocks: Iterator[dict[str, Array]]) -> None:
         """Write a row per image as ``.csv`` or ``.parquet``, block by block."""
         classes = self.model.classes_
-        ids = id_blocks(self.store, BLOCK_ROWS) if self.store.has_ids else None
+        ids = self.store.ids
         with atomic_file(self.path, overwrite=self.overwrite) as handle:
             file: ParquetBlocks | None = None
             if self.path.suffix == ".parquet":
@@ -205,7 +201,7 @@ class _AnswerFile:
                 if "code" in found:
                     answers["prediction"] = classes[found["code"]]
                 if ids is not None:
-                    answers["id"] = next(ids)
+                    answers["id"] = ids[start : start + len(found["score"])]
                 columns = answer_columns(answers, self.names, start)
                 if file is not None:
                     file.add(columns)
@@ -219,77 +215,71 @@ class _AnswerFile:
             if file is not None:
                 file.close()
 
-    def write_spooled(self, best: BestRows | None, counts: Ints) -> None:
-        """Collect the answers on disk, and then write an ``.npz``, or a table of ranks."""
-        with ExitStack() as open_files:
-            spools: dict[str, Spool] = {}
-            for found in self.answers(best, counts):
-                for name, block in found.items():
-                    if name not in spools:
-                        spools[name] = open_files.enter_context(Spool(self.path.parent))
-                    spools[name].add(block)
-            arrays = {name: spool.array() for name, spool in spools.items()}
-            if self.ranked:
-                spool = open_files.enter_context(Spool(self.path.parent))
-                arrays["rank"] = spool.fill(arrays["score"].shape, np.int64)
-                _fill_ranks(arrays["score"], arrays["rank"])
-            if self.path.suffix == ".npz":
-                self._write_npz(arrays, counts)
-            else:
-                self.write_table(_slices(arrays))
-
-    def _write_npz(self, arrays: dict[str, Array], counts: Ints) -> None:
-        """Write the collected arrays, under the names and in the order of `apply_model`."""
-        members = self._members(arrays, counts)
-        size = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for _, shape, dtype, _ in members.values())
-        if size >= DEFAULT_LIMITS.npz_bytes:
-            raise ParameterError(
-                f"{self.path}: the answers take {size:,} bytes, and an .npz of more than "
-                f"{DEFAULT_LIMITS.npz_bytes:,} is not read again: write .csv or .parquet"
-            )
+    def write_npz(self, best: BestRows | None, counts: Ints) -> None:
+        """Write all arrays: embeddings, the widest, while rows are answered, and then those held in memory."""
+        blocks: dict[str, list[Array]] = {}
         with (
             atomic_file(self.path, overwrite=self.overwrite) as handle,
             zipfile.ZipFile(handle, "w") as archive,
         ):
-            for name, (blocks, shape, dtype, fortran) in members.items():
-                # ZipInfo has a fixed date, so that equal answers make equal files.
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                    write_npy(member, blocks, shape, dtype, fortran=fortran)
+            with ExitStack() as opened:
+                member: IO[bytes] | None = None
+                for found in self.answers(best, counts):
+                    if not blocks:
+                        self._check_size(found)
+                    Z = found.pop("embedding", None)
+                    if Z is not None:
+                        if member is None:
+                            member = opened.enter_context(_member(archive, "embedding"))
+                            _write_header(member, (len(self.store), Z.shape[1]), Z.dtype)
+                        member.write(np.ascontiguousarray(Z).data)
+                    for name, block in found.items():
+                        blocks.setdefault(name, []).append(block)
+            arrays = {name: np.concatenate(parts) for name, parts in blocks.items()}
+            for name, array in self._named(arrays, counts).items():
+                with _member(archive, name) as opened_member:
+                    np.lib.format.write_array(opened_member, array, allow_pickle=False)
 
-    def _members(
-        self, arrays: dict[str, Array], counts: Ints
-    ) -> dict[str, tuple[Iterable[Array], tuple[int, ...], Any, bool]]:
-        """Return blocks, shape, type and whether the order is that of Fortran, of each array of the file."""
-        out: dict[str, tuple[Iterable[Array], tuple[int, ...], Any, bool]] = {}
-        n, score, names = len(self.store), arrays["score"], np.array(self.names)
-        if self.store.has_ids:
-            width = max(block.dtype.itemsize for block in id_blocks(self.store)) // 4
-            out["id"] = (id_blocks(self.store), (n,), f"<U{width}", False)
+    def _check_size(self, first: dict[str, Array]) -> None:
+        """Raise, from the first block of answers, if the file would be too large to be read again."""
+        row = sum(block[0].nbytes for block in first.values())
+        row += 0 if self.store.ids is None else self.store.ids.itemsize
+        row += first["score"][0].nbytes if self.ranked else self.model.classes_.itemsize
+        if row * len(self.store) >= DEFAULT_LIMITS.npz_bytes:
+            raise ParameterError(
+                f"{self.path}: the answers take {row * len(self.store):,} bytes, and an .npz of more than "
+                f"{DEFAULT_LIMITS.npz_bytes:,} is not read again: write .csv or .parquet"
+            )
+
+    def _named(self, arrays: dict[str, Array], counts: Ints) -> dict[str, Array]:
+        """Return the arrays of the file beside embeddings by name."""
+        out = {} if self.store.ids is None else {"id": self.store.ids}
         if self.ranked:
-            out["rank"] = (row_blocks(arrays["rank"]), arrays["rank"].shape, np.int64, False)
+            out["rank"] = _ranks(arrays["score"])
         else:
             labels = self.model.classes_
             if labels.dtype.kind == "O":  # as text, as wide as the classes that occur
                 labels = labels.astype(labels[counts > 0].astype(str).dtype)
-            out["prediction"] = ((labels[b] for b in row_blocks(arrays["code"])), (n,), labels.dtype, False)
-        # By columns, as numpy writes the result of choosing columns.
-        fortran = min(score.shape) > 1
-        by_column = (block for column in score.T for block in row_blocks(column))
-        out["score"] = (by_column if fortran else row_blocks(score), score.shape, score.dtype, fortran)
-        out["names"] = ([names], names.shape, names.dtype, False)
-        if "embedding" in arrays:
-            Z = arrays["embedding"]
-            out["embedding"] = (row_blocks(Z), Z.shape, Z.dtype, False)
-        return out
+            out["prediction"] = labels[arrays["code"]]
+        return {**out, "score": arrays["score"], "names": np.array(self.names)}
 
 
-def _fill_ranks(scores: Array, ranks: Array) -> None:
-    """Write the rank (n, c) of each row in each column; 1 is the best, and the earlier of equal rows comes first."""
-    for column in range(scores.shape[1]):
-        order = np.argsort(-scores[:, column], kind="stable")
-        places = np.empty(len(order), dtype=np.int64)
-        places[order] = np.arange(1, len(order) + 1)
-        ranks[:, column] = places
+def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """Open a new array of an ``.npz``; ZipInfo has a fixed date, so that equal answers make equal files."""
+    return archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True)
+
+
+def _write_header(member: IO[bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(member, header)
+
+
+def _ranks(scores: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Return the rank (n, c) of each row in each column; 1 is the best."""
+    order = np.argsort(-scores, axis=0, kind="stable")
+    places = np.empty(scores.shape, dtype=np.int64)
+    np.put_along_axis(places, order, np.arange(1, len(scores) + 1)[:, None], axis=0)
+    return places
 
 
 def _slices(arrays: dict[str, Array]) -> Iterator[dict[str, Array]]:

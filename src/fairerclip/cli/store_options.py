@@ -15,7 +15,6 @@ from fairerclip.cli import options
 from fairerclip.cli.fit_options import EMBEDDING, OWN
 
 if TYPE_CHECKING:
-    from fairerclip.data.stores import EmbeddingStore
     from fairerclip.experiment import Experiment
 
 LabelsFrom = Annotated[
@@ -24,7 +23,7 @@ LabelsFrom = Annotated[
         "--labels-from",
         metavar="TABLE",
         help="TASK is a store of embeddings, and this its table of labels: .csv, .tsv or .parquet with a header. "
-        "Neither has to fit in memory. Needs --id and --sensitive; a target needs --target.",
+        "The embeddings stay on disk. Needs --id and --sensitive; a target needs --target.",
     ),
 ]
 IdColumn = Annotated[
@@ -129,10 +128,11 @@ class StoreOptions:
     ) -> tuple[Experiment, list[str]]:
         """Match the table with the store; return the experiment, with its rows on disk, and sentences on it."""
         from fairerclip.cli import show
-        from fairerclip.data.build import encoded_prompts, text_encoder
-        from fairerclip.data.labelled_store import label_store
+        from fairerclip.cli.command_task import open_rows
+        from fairerclip.data.build import build_task, check_prompts, encoded_prompts, text_encoder
+        from fairerclip.data.label_table import read_labels
+        from fairerclip.data.labelled_rows import from_table
         from fairerclip.data.prompts import load_prompts
-        from fairerclip.data.store_task import check_store_prompts, store_task
         from fairerclip.data.stores import open_store
         from fairerclip.errors import ParameterError
         from fairerclip.experiment import Experiment
@@ -140,42 +140,42 @@ class StoreOptions:
         attributes = options.split_names(sensitive) or []
         if not attributes:
             raise ParameterError("--labels-from needs --sensitive, with at least one column of the table")
-        if len({self.target, self.split_column, *attributes} - {None}) < len(
-            [name for name in (self.target, self.split_column, *attributes) if name is not None]
-        ):
+        columns = [name for name in (self.target, *attributes, self.split_column) if name is not None]
+        if len(set(columns)) < len(columns):
             raise ParameterError("--target, --sensitive and --split must name different columns")
         choice = options.chosen_model(
             self.model, self.weights, self.preprocessing, self.device, self.download
         )
         prompt_set = None if self.prompts is None else load_prompts(self.prompts)
-        rows = self._rows(store)
+        rows = open_rows(store, self.ids, self.id_column, self.match, self.by_position)
         if self.labels_from is None:
             raise AssertionError("checked before")
         with show.progress("reading labels", rate=True) as advance:
-            labelled = label_store(
-                *(rows, self.labels_from),
+            table = read_labels(
+                self.labels_from,
                 id_column=None if self.by_position else self.id_column,
-                target=self.target,
-                sensitive=attributes,
-                split_column=self.split_column,
-                match=self.match,
-                by_position=self.by_position,
+                columns=columns,
+                allow_constant=[self.split_column or ""],
                 progress=advance,
             )
+        labelled = from_table(
+            table,
+            name=self.labels_from.stem,
+            target=self.target,
+            sensitive=attributes,
+            split_column=self.split_column,
+            shares=None,
+        )
         encoded = None
         if prompt_set is not None:
-            check_store_prompts(labelled, prompt_set)
+            check_prompts(labelled, prompt_set)
             text = None if self.text is None else open_store(self.text, modality="text")
             encoder = None if choice is None else choice.load()
             encoded = encoded_prompts(prompt_set, text_encoder(prompt_set, rows, encoder, text))
-        task, notes = store_task(labelled, encoded, name=self.labels_from.stem)
+        task, notes = build_task(
+            labelled, rows, encoded, match=self.match, by_position=self.by_position, in_memory=False
+        )
         return Experiment.of(task, attributes, options.split_names(classes)), notes
-
-    def _rows(self, path: Path) -> EmbeddingStore:
-        """Open the embeddings; raise before any work if nothing says which label belongs to which row."""
-        from fairerclip.cli.command_task import open_rows
-
-        return open_rows(path, self.ids, self.id_column, self.match, self.by_position)
 
 
 def _refuse_store(path: Path) -> None:

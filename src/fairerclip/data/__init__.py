@@ -3,8 +3,8 @@
 `open_store` opens embeddings in the common layouts, `preflight` checks them, `read_labels` reads labels and `join`
 matches them with embeddings by id. A `Task` holds the `Split`s, the prompt embeddings and the `Sensitive` attributes
 of one experiment. `read_dataset` reads the lists of a public data set, `load_prompts` and `encode_prompts` its
-prompts. `from_table` and `build_task` make a task of labels, embeddings and prompts; `label_store` matches labels with
-a store of any size. `on_device` moves blocks of embeddings to an accelerator when they are used.
+prompts. `from_table` and `build_task` make a task of labels, embeddings and prompts. `on_device` moves blocks of
+embeddings to an accelerator when they are used.
 """
 
 # Not lazy: these need only numpy, and a lazy `simulate`, `join` or `preflight` would be the function or the
@@ -31,13 +31,11 @@ from fairerclip.data.writer import StoreWriter, read_text
 
 _HOMES = {
     "CodedLabels": "coded_labels",
-    "LabelledStore": "labelled_store",
     "Limits": "io.npy",
     "available_prompts": "prompts",
     "build_task": "build",
     "encode_prompts": "prompts",
     "from_table": "labelled_rows",
-    "label_store": "labelled_store",
     "load_prompts": "prompts",
     "on_device": "device_rows",
     "read_dataset": "datasets",

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from fairerclip._util.remedies import use_labels
 from fairerclip._util.types import Ints
 from fairerclip.data import Sensitive, SentencePairs, Sentences, Split, Task, Variants
+from fairerclip.data.coded_labels import smallest_type
 from fairerclip.data.join import Join, join, join_by_position
 from fairerclip.data.labelled_rows import Labelled
 from fairerclip.data.prompts import EncodedPrompts, PromptSet, encode_prompts
 from fairerclip.data.prompts.encoded_prompts import joined_prompts
 from fairerclip.data.provenance import check_same_model
+from fairerclip.data.store_rows import select_rows
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.data.task_counts import few_rows_note
 from fairerclip.data.task_fields import SPLITS
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 
+VALIDATION_ROWS = 50_000
+"""Most validation rows of a task whose other rows stay on disk; they choose a model, in memory."""
+
 
 def build_task(
     labelled: Labelled,
@@ -43,6 +48,7 @@ def build_task(
     *,
     match: str = "exact",
     by_position: bool = False,
+    in_memory: bool = True,
 ) -> tuple[Task, list[str]]:
     """Build a task: join embeddings with labels by id, and labels with prompts by name.
 
@@ -58,11 +64,14 @@ def build_task(
         Part of the ids that is compared, as in `join`.
     by_position : bool
         Take row k of the embeddings and row k of the labels for the same image, with a `PositionJoinWarning`.
+    in_memory : bool
+        Read the matched embeddings. Otherwise ``X`` of the train and test splits are stores whose rows stay on disk,
+        labels take 1 or 2 bytes per row, and of more than 50,000 validation rows so many are drawn at random and read.
 
     Returns
     -------
     task : Task
-        Memory: the matched embeddings.
+        Memory: the matched embeddings with ``in_memory``; otherwise ids, labels and validation rows.
     notes : list of str
         Sentences on rows, classes and values that did not match.
 
@@ -89,12 +98,23 @@ def build_task(
         raise JoinError("no embedding with a label belongs to a split")
     # Without ids of the embeddings, rows were joined by position, so that those of the labels are theirs.
     ids = labelled.ids if store.ids is None else store.ids
-    splits = {
-        name: _split(store, ids, in_split, label_rows[in_split], labelled, texts)
-        for name, in_split in rows.items()
-    }
+    if not in_memory:
+        ids = None
+        if len(rows.get("val", ())) > VALIDATION_ROWS:
+            notes.append(
+                f"{VALIDATION_ROWS:,} of {len(rows['val']):,} validation rows, drawn at random, choose the model."
+            )
+            drawn = np.random.default_rng(0).choice(rows["val"], VALIDATION_ROWS, replace=False)
+            rows["val"] = np.sort(drawn)
+    splits = {}
+    for name, in_split in rows.items():
+        X = store[in_split] if in_memory or name == "val" else select_rows(store, in_split)
+        splits[name] = _split(X, ids, in_split, label_rows[in_split], labelled, texts)
     task = texts.task(labelled, splits)
-    return task, [*notes, *missing_notes(task), *few_rows_note(task), *sentence_notes(task, prompts)]
+    held = missing_notes(task)
+    if not in_memory and list(rows) == ["train"]:
+        held = ["Nothing was held out: there is no split column, so all rows are training rows."]
+    return task, [*notes, *held, *few_rows_note(task), *sentence_notes(task, prompts)]
 
 
 def _joined(labelled: Labelled, store: EmbeddingStore, match: str, by_position: bool) -> Join:
@@ -163,17 +183,21 @@ def missing_notes(task: Task) -> list[str]:
 
 
 def _split(
-    store: EmbeddingStore,
+    X: Any,
     ids: NDArray[Any] | None,
     rows: Ints,
     labels: Ints,
     labelled: Labelled,
     texts: TaskTexts,
 ) -> Split:
+    def moved(codes: Ints, move: Ints) -> Ints:
+        kind = smallest_type(int(move.max()) + 1) if isinstance(X, EmbeddingStore) else move.dtype
+        return np.asarray(move.astype(kind)[codes[labels]])
+
     return Split(
-        X=store[rows],
-        y=None if labelled.y is None else texts.class_move[labelled.y[labels]],
-        s={name: texts.value_moves[name][codes[labels]] for name, (codes, _) in labelled.sensitive.items()},
+        X=X,
+        y=None if labelled.y is None else moved(labelled.y, texts.class_move),
+        s={name: moved(codes, texts.value_moves[name]) for name, (codes, _) in labelled.sensitive.items()},
         ids=None if ids is None else np.asarray(ids)[rows].astype(str),
     )
 

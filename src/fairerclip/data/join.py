@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairerclip._util.checks import check_choice
 from fairerclip._util.types import Ints
 from fairerclip.data.hashing import Hashes, hash_rows, random_keys, sort_hashes, text_words
-from fairerclip.errors import JoinError, ParameterError
+from fairerclip.errors import JoinError
 
 Array = NDArray[Any]
 
 SHOWN = 5
 HINT_IDS = 20_000
+"""Ids of each side that are compared to explain why no id matches."""
 MATCHES = ("exact", "basename", "stem")
 """Parts of ids that must be equal: all, the name of the file without its folders, or also without its ending."""
-"""Ids of each side that are compared to explain why no id matches."""
 _COMPARED = 1 << 16  # rows whose ids are compared at once
 
 
@@ -51,22 +52,14 @@ class Join:
 
     def lines(self) -> list[str]:
         """Return sentences on how many embeddings and labels match, and which do not."""
-        unmatched = (self.unmatched_embeddings, self.unmatched_labels)
-        return match_lines(len(self.rows_in_labels), unmatched, self.first_embeddings, self.first_labels)
-
-
-def match_lines(
-    rows: int, unmatched: tuple[int, int], first_embeddings: Sequence[str], first_labels: Sequence[str]
-) -> list[str]:
-    """Return sentences on a join of ``rows`` embeddings with numbers of ``unmatched`` embeddings and labels."""
-    out = [f"{rows - unmatched[0]:,} of {rows:,} embeddings have a label."]
-    for count, first, fault in (
-        (unmatched[0], first_embeddings, "embeddings have no label"),
-        (unmatched[1], first_labels, "labels have no embedding"),
-    ):
-        if count:
-            out.append(f"{count:,} {fault}: {', '.join(first)}{', …' if count > len(first) else ''}.")
-    return out
+        out = [f"{self.matched:,} of {len(self.rows_in_labels):,} embeddings have a label."]
+        for count, first, fault in (
+            (self.unmatched_embeddings, self.first_embeddings, "embeddings have no label"),
+            (self.unmatched_labels, self.first_labels, "labels have no embedding"),
+        ):
+            if count:
+                out.append(f"{count:,} {fault}: {', '.join(first)}{', …' if count > len(first) else ''}.")
+        return out
 
 
 def join_by_position(embeddings: int, labels: int) -> Join:
@@ -114,7 +107,7 @@ def join(store_ids: Any, label_ids: Any, *, match: str = "exact") -> Join:
     >>> join(["b", "a", "x"], ["a", "b", "c"]).rows_in_labels.tolist()
     [1, 0, -1]
     """
-    compared_part(match)  # which raises if it is unknown
+    check_choice("match", match, MATCHES)
     all_left, all_right = _text(store_ids, "embeddings"), _text(label_ids, "labels")
     left, right = _cut(all_left, match, "embeddings"), _cut(all_right, match, "labels")
     width = max(left.dtype.itemsize, right.dtype.itemsize) // 4
@@ -126,7 +119,7 @@ def join(store_ids: Any, label_ids: Any, *, match: str = "exact") -> Join:
             break
     if not (rows >= 0).any():
         left_names, right_names = all_left[:HINT_IDS].tolist(), all_right[:HINT_IDS].tolist()
-        raise JoinError(no_match_message(left_names, right_names, (len(left), len(right)), match))
+        raise JoinError(_no_match(left_names, right_names, (len(left), len(right)), match))
     without = np.flatnonzero(rows < 0)
     used = np.zeros(len(right), dtype=bool)
     used[rows[rows >= 0]] = True
@@ -195,15 +188,12 @@ def _sorted_unique(ids: NDArray[np.str_], keys: Hashes, side: str) -> tuple[Ints
     first, second = ids[order[twice]], ids[order[twice + 1]]
     repeated = np.unique(first[first == second])
     if repeated.size:
-        raise JoinError(repeated_message(repeated.size, repeated[:SHOWN].tolist(), side))
+        shown = ", ".join(map(repr, repeated[:SHOWN].tolist()))
+        more = ", …" if repeated.size > SHOWN else ""
+        raise JoinError(
+            f"{repeated.size:,} ids of the {side} are given more than once: {shown}{more}; give each id once"
+        )
     return order, None
-
-
-def repeated_message(count: int, names: Sequence[str], side: str) -> str:
-    """Return the message on ids that occur twice: their number, and the first names."""
-    shown = ", ".join(map(repr, names[:SHOWN]))
-    more = ", …" if count > SHOWN else ""
-    return f"{count:,} ids of the {side} are given more than once: {shown}{more}; give each id once"
 
 
 def _base_name(name: str) -> str:
@@ -217,29 +207,11 @@ _REDUCE: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def compared_part(match: str) -> Callable[[str], str]:
-    """Return the function that cuts an id to the part that is compared; raise for an unknown ``match``."""
-    if match not in MATCHES:
-        raise ParameterError(f"match must be one of {', '.join(MATCHES)}; got {match!r}")
-    return _REDUCE.get(match, str)
-
-
-def shared_message(match: str, count: int, pairs: Sequence[tuple[str, str]], side: str) -> str:
-    """Return the message on different ids with the same compared part: their number, and the first pairs."""
-    cut = compared_part(match)
-    shown = "; ".join(f"{cut(a)!r} of {a!r} and {b!r}" for a, b in pairs[:SHOWN])
-    more = "; …" if count > SHOWN else ""
-    return (
-        f"--match {match}: {count:,} names are those of several {side}: {shown}{more}; join by whole ids, or "
-        "change the ids of one side"
-    )
-
-
 def _cut(ids: NDArray[np.str_], match: str, side: str) -> NDArray[np.str_]:
     """Return the part of each id that is compared; raise, with both ids, if two different ids have the same part."""
     if match == "exact":
         return ids
-    cut = compared_part(match)
+    cut = _REDUCE[match]
     owner: dict[str, str] = {}
     shared: dict[str, tuple[str, str]] = {}
     names = ids.tolist()
@@ -248,7 +220,12 @@ def _cut(ids: NDArray[np.str_], match: str, side: str) -> NDArray[np.str_]:
         if first != name:
             shared.setdefault(cut(name), (first, name))
     if shared:
-        raise JoinError(shared_message(match, len(shared), list(shared.values()), side))
+        pairs = "; ".join(f"{cut(a)!r} of {a!r} and {b!r}" for a, b in [*shared.values()][:SHOWN])
+        more = "; …" if len(shared) > SHOWN else ""
+        raise JoinError(
+            f"--match {match}: {len(shared):,} names are those of several {side}: {pairs}{more}; join by whole ids, or "
+            "change the ids of one side"
+        )
     return np.array([cut(name) for name in names], dtype=np.str_)
 
 
@@ -260,7 +237,7 @@ _CUTS: tuple[tuple[str, str | None, Callable[[str], str]], ...] = (
 )
 
 
-def no_match_message(left: Sequence[str], right: Sequence[str], rows: tuple[int, int], match: str) -> str:
+def _no_match(left: Sequence[str], right: Sequence[str], rows: tuple[int, int], match: str) -> str:
     """Return the message on embeddings and labels without a common id: the first ids, and how they would match.
 
     ``rows`` are the numbers of all embeddings and labels.
@@ -271,6 +248,6 @@ def no_match_message(left: Sequence[str], right: Sequence[str], rows: tuple[int,
     )
     for change, flag, cut in _CUTS:
         if flag != match and {cut(name) for name in left} & {cut(name) for name in right}:
-            remedy = f'give --match {flag} (match="{flag}" in Python and in task.toml)' if flag else ""
+            remedy = f'give --match {flag} (match="{flag}" in Python)' if flag else ""
             return f"{message}; they would match {change}: {remedy or 'change the ids of one side'}"
     return f"{message}; check that both are of the same images and that the id column is the right one"

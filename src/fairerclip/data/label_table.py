@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fairerclip._util.files import reading
 from fairerclip._util.types import Ints
-from fairerclip.data.coded_labels import CodedLabels, smallest_type
+from fairerclip.data.coded_labels import smallest_type
 from fairerclip.data.io.bounded_text import TextColumn, csv_records, nearest
 from fairerclip.data.io.parquet import open_parquet, text_batches, unpacked_limit
 from fairerclip.errors import JoinError, LabelError
@@ -25,7 +25,7 @@ _BLOCK = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A categorical column: codes (n,), -1 where the value is missing, and the names of the codes."""
+    """A categorical column: codes (n,) of 1 or 2 bytes, -1 where the value is missing, and the names of the codes."""
 
     name: str
     codes: Ints
@@ -52,7 +52,12 @@ class LabelTable:
 
 @reading(JoinError)
 def read_labels(
-    path: Any, *, id_column: str | None, columns: Sequence[str], allow_constant: Sequence[str] = ()
+    path: Any,
+    *,
+    id_column: str | None,
+    columns: Sequence[str],
+    allow_constant: Sequence[str] = (),
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> LabelTable:
     r"""Read ids and categorical columns from a CSV, TSV or parquet file.
 
@@ -67,11 +72,13 @@ def read_labels(
         if all of them are numbers.
     allow_constant : sequence of str
         Columns that may have one value only, such as the split column.
+    progress : callable, optional
+        Called with the number of rows that have been read, and None.
 
     Returns
     -------
     LabelTable
-        Memory: the ids and 8 bytes per label; rows are read in blocks.
+        Memory: the ids, and 1 byte per label up to 127 values, then 2 bytes; rows are read in blocks.
 
     Raises
     ------
@@ -93,17 +100,19 @@ def read_labels(
     """
     file = Path(path)
     wanted = list(dict.fromkeys(name for name in (id_column, *columns) if name is not None))
-    batches, limit = label_batches(file, wanted)
-    encoders = {name: ColumnEncoder(name, file) for name in columns}
+    batches, limit = _label_batches(file, wanted)
+    encoders = {name: _ColumnEncoder(name, file) for name in columns}
     ids = TextColumn(str(file), "an id", JoinError, limit=limit)
     row = 0
     for batch in batches:
         by_name = dict(zip(wanted, batch, strict=True))
         if id_column is not None:
-            ids.add(no_blank(by_name[id_column], file, id_column, row))
+            ids.add(_no_blank(by_name[id_column], file, id_column, row))
         for name, encoder in encoders.items():
             encoder.update(by_name[name])
         row += len(batch[0])
+        if progress is not None:
+            progress(row, None)
     if not row:
         raise JoinError(f"{file}: expected rows after the header, found none")
     return LabelTable(
@@ -112,7 +121,7 @@ def read_labels(
     )
 
 
-def no_blank(ids: Sequence[str | None], file: Path, column: str, first: int) -> list[str]:
+def _no_blank(ids: Sequence[str | None], file: Path, column: str, first: int) -> list[str]:
     """Return the ids of a block whose first row has this number; raise if one is empty."""
     blank = next((row for row, name in enumerate(ids, first) if not name), None)
     if blank is not None:
@@ -120,7 +129,7 @@ def no_blank(ids: Sequence[str | None], file: Path, column: str, first: int) -> 
     return [str(name) for name in ids]
 
 
-def label_batches(file: Path, wanted: list[str]) -> tuple[Iterator[list[list[str | None]]], int | None]:
+def _label_batches(file: Path, wanted: list[str]) -> tuple[Iterator[list[list[str | None]]], int | None]:
     """Return the columns of a file in blocks, and the most characters of ids that it may hold, if limited."""
     if not wanted:
         raise JoinError(f"{file}: expected an id column or columns of labels, got neither")
@@ -133,7 +142,7 @@ def label_batches(file: Path, wanted: list[str]) -> tuple[Iterator[list[list[str
     raise JoinError(f"{file}: expected .csv, .tsv or .parquet, got {file.suffix or 'no ending'}")
 
 
-class ColumnEncoder:
+class _ColumnEncoder:
     """Codes of one column, given in the order in which values occur and sorted by name at the end.
 
     Memory: 1 byte per row up to 127 values, then 2 bytes.
@@ -159,11 +168,6 @@ class ColumnEncoder:
 
     def finalise(self, allow_constant: bool) -> Column:
         """Return the column with codes in the order of the names; raise if it has one value only."""
-        coded = self.coded(allow_constant)
-        return Column(self._name, coded.codes.astype(np.int64), coded.names)
-
-    def coded(self, allow_constant: bool = False) -> CodedLabels:
-        """Return the labels of the column with small codes, as `finalise` does with large ones."""
         if len(self._codes) < (1 if allow_constant else 2):
             came = f"the value {next(iter(self._codes))!r} only" if self._codes else "missing values only"
             raise LabelError(
@@ -174,12 +178,7 @@ class ColumnEncoder:
         rank = np.empty(len(names) + 1, dtype=kind)
         rank[MISSING] = MISSING
         rank[[self._codes[name] for name in names]] = np.arange(len(names))
-        rows = sum(len(part) for part in self._parts)
-        out, at = np.empty(rows, dtype=kind), 0
-        for part in self._parts:
-            out[at : at + len(part)] = rank[part]
-            at += len(part)
-        return CodedLabels(out, tuple(names))
+        return Column(self._name, np.concatenate([rank[part] for part in self._parts]), tuple(names))
 
 
 def _order(names: Any) -> Any:

@@ -74,7 +74,7 @@ def from_table(
     target: str | None,
     sensitive: Sequence[str],
     split_column: str | None = None,
-    shares: tuple[float, float, float] = (0.5, 0.1, 0.4),
+    shares: tuple[float, float, float] | None = (0.5, 0.1, 0.4),
     seed: int = 0,
 ) -> Labelled:
     """Return the labelled rows of a label file for `build_task`.
@@ -91,17 +91,21 @@ def from_table(
         Columns of the sensitive attributes.
     split_column : str or None
         Column with train, val and test; None to draw splits at random.
-    shares : tuple of three floats
-        Shares of train, val and test of a random split, inside each cell of class and sensitive values.
+    shares : tuple of three floats or None
+        Shares of train, val and test of a random split, inside each cell of class and sensitive values; None makes all
+        rows training rows.
     seed : int
         Seed of a random split.
     """
     y = None if target is None else table.columns[target]
-    split: NDArray[Any] | RandomShares = RandomShares(len(table), shares, seed)
-    if split_column is None:
-        check_shares(shares, seed)
-    else:
+    split: NDArray[Any] | RandomShares
+    if split_column is not None:
         split = _named_split(table.columns[split_column])
+    elif shares is None:
+        split = np.full(len(table), SPLITS[0])
+    else:
+        check_shares(shares, seed)
+        split = RandomShares(len(table), shares, seed)
     return Labelled(
         name,
         table.ids,
@@ -113,23 +117,14 @@ def from_table(
 
 
 def _named_split(column: Column) -> NDArray[np.str_]:
-    names = split_names(column.name, column.names)
-    check_all_split(column.name, column.codes)
-    return np.array(names)[column.codes]
-
-
-def split_names(column: str, values: Sequence[str]) -> list[str]:
-    """Return train, val or test for each value of a split column; raise if one means none of them."""
-    names = [SPLIT_NAMES.get(name.lower(), name.lower()) for name in values]
+    """Return train, val or test for each row of a split column; raise if a value means none of them or is missing."""
+    names = [SPLIT_NAMES.get(name.lower(), name.lower()) for name in column.names]
     unknown = sorted({name for name in names if name not in SPLITS})
     if unknown:
         raise LabelError(
-            f"column {column!r} must hold train, val or test (or 0, 1, 2); got {', '.join(unknown[:5])}"
+            f"column {column.name!r} must hold train, val or test (or 0, 1, 2); got {', '.join(unknown[:5])}"
         )
-    return names
-
-
-def check_all_split(column: str, codes: NDArray[Any]) -> None:
-    """Raise if rows of a split column are empty."""
-    if (codes < 0).any():
-        raise LabelError(f"column {column!r} has no split for {int((codes < 0).sum())} rows")
+    missing = int((column.codes < 0).sum())
+    if missing:
+        raise LabelError(f"column {column.name!r} has no split for {missing} rows")
+    return np.array(names)[column.codes]

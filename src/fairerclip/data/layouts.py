@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_lines
 from fairerclip.data.io.npy import map_npy
 from fairerclip.data.io.npz import Member, npz_members
-from fairerclip.data.io.parquet import ParquetRows, id_batches, id_column, natural, open_parquet, read_ids
+from fairerclip.data.io.parquet import ParquetRows, id_column, natural, open_parquet, read_ids
 from fairerclip.data.io.remote_path import Location, RemoteNpyRows, RemotePath
 from fairerclip.data.io.strict_json import read_versioned_json, strict_loads
 from fairerclip.data.io.tensors import metadata_texts, open_tensors
@@ -36,8 +36,6 @@ METADATA = "metadata"
 NAMES = ("embeddings", "image_embeddings", "X")
 """Names of the array of embeddings in a file of several arrays; a single matrix may have any name."""
 _JSON_LINES, _JSON_LINE = 1024, 14 * MAX_CHARACTERS  # lines read at once, and the most characters of one
-ID_ROWS = 65_536
-"""Ids of an ``.npz`` that are read at once."""
 DATACOMP = re.compile(r"(b32|l14)_(img|txt)")
 
 
@@ -129,9 +127,7 @@ def _npz(file: Path, ask: Ask) -> StorePart:
     ):
         raise StoreError(f"{file}: {chosen.shape[0]} embeddings but ids of shape {ids.shape} ({ids.dtype})")
     reader = None if ids is None else lambda: _npz_ids(ids)
-    part = array_part(f"{file}: {chosen.name}", lambda: _opened(chosen), chosen.shape, chosen.dtype, reader)
-    part.id_blocks = None if ids is None else lambda: _npz_id_blocks(ids)
-    return part
+    return array_part(f"{file}: {chosen.name}", lambda: _opened(chosen), chosen.shape, chosen.dtype, reader)
 
 
 def _opened(member: Member) -> Array:
@@ -141,12 +137,6 @@ def _opened(member: Member) -> Array:
 
 def _npz_ids(member: Member) -> Array:
     return np.array(_opened(member)).astype(np.str_)
-
-
-def _npz_id_blocks(member: Member) -> Iterator[Array]:
-    mapped = _opened(member)
-    for start in range(0, len(mapped), ID_ROWS):
-        yield np.array(mapped[start : start + ID_ROWS]).astype(np.str_)
 
 
 def _choose(file: Path, members: dict[str, Member], ask: Ask) -> str:
@@ -185,15 +175,8 @@ def _safetensors(file: Path, ask: Ask) -> StorePart:
 def _parquet(file: Location, ask: Ask) -> StorePart:
     rows = ParquetRows(file, ask.key)
     column = rows.ids(ask.id_column)
-    part = StorePart(str(file), rows, (rows.rows, rows.width or 0), rows.dtype.name)
-    if column is not None:
-        _set_ids(part, file, column)
-    return part
-
-
-def _set_ids(part: StorePart, file: Location, column: str) -> None:
-    """Let a column of a parquet file be the ids of a part."""
-    part.ids, part.id_blocks = lambda: read_ids(file, column), lambda: id_batches(file, column)
+    ids = None if column is None else lambda: read_ids(file, column)
+    return StorePart(str(file), rows, (rows.rows, rows.width or 0), rows.dtype.name, ids)
 
 
 def _clip_retrieval(path: Location, ask: Ask) -> list[StorePart]:
@@ -247,9 +230,7 @@ def _set_metadata_ids(part: StorePart, file: Location, ask: Ask, beside: Locatio
     names = opened.schema_arrow.names
     column = ask.id_column or ("image_path" if "image_path" in names else None)
     column = id_column(file, opened, column)
-    part.ids = part.id_blocks = None
-    if column is not None:
-        _set_ids(part, file, column)
+    part.ids = None if column is None else lambda: read_ids(file, column)
 
 
 def _shards(path: Location, ask: Ask) -> list[StorePart]:

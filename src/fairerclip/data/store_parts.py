@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,10 +26,7 @@ class StoredRows(Protocol):
 
 
 class StorePart:
-    """Consecutive rows of a store: their source and its name for messages, shape, type on disk, and ids.
-
-    ``id_blocks`` yields the ids block by block, where the file can be read so; otherwise None.
-    """
+    """Consecutive rows of a store: their source and its name for messages, shape, type on disk, and ids."""
 
     def __init__(
         self,
@@ -38,10 +35,9 @@ class StorePart:
         shape: tuple[int, int],
         dtype: str,
         ids: Callable[[], Array] | None = None,
-        id_blocks: Callable[[], Iterator[Array]] | None = None,
     ) -> None:
         self.where, self.source, self.shape, self.dtype = where, source, shape, dtype
-        self.ids, self.id_blocks = ids, id_blocks
+        self.ids = ids
 
 
 class ArrayRows:

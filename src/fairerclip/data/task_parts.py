@@ -31,7 +31,7 @@ class Sensitive:
 class Split:
     """Rows of one split. In `y` and in each `s`, -1 is an unknown label.
 
-    ``X`` is an array, or an `EmbeddingStore` of rows that stay on disk, as `store_task` makes it.
+    ``X`` is an array, or an `EmbeddingStore` of rows that stay on disk, as ``build_task(…, in_memory=False)`` makes it.
     """
 
     X: Any  # (n, p) float32

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.extras import require
-from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn, text_array
+from fairerclip.data.io.bounded_text import MAX_CHARACTERS, TextColumn
 from fairerclip.data.io.remote_path import Location
 from fairerclip.errors import FairerClipError, StoreError
 
@@ -197,26 +197,15 @@ def check_once(file: Location, opened: Any, columns: Sequence[str], error: type[
 def read_ids(file: Location, column: str) -> Array:
     """Read one column as ids (n,) of str; raise `StoreError` if one is null."""
     ids = TextColumn(str(file), "an id", StoreError, limit=unpacked_limit(file))
-    for values in _id_texts(file, column):
-        ids.add(values)
-    return ids.array()
-
-
-def id_batches(file: Location, column: str) -> Iterator[Array]:
-    """Yield one column as ids (b,) of str, block by block; raise `StoreError` as `read_ids` does."""
-    for values in _id_texts(file, column):
-        yield text_array(values, str(file), "an id", StoreError)
-
-
-def _id_texts(file: Location, column: str) -> Iterator[list[str]]:
     row = 0
     for (values,) in text_batches(file, [column], StoreError):
         if None in values:
             raise StoreError(
                 f"{file}: expected an id in every row of {column!r}, got none in row {row + values.index(None)}"
             )
-        yield [str(value) for value in values]
+        ids.add([str(value) for value in values])
         row += len(values)
+    return ids.array()
 
 
 def id_column(file: Location, opened: Any, given: str | None) -> str | None:
