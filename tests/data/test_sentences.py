@@ -32,7 +32,7 @@ def task(bare):
     )
 
 
-@pytest.mark.parametrize("name", ["t.npz", "t.safetensors", "t"])
+@pytest.mark.parametrize("name", ["t.npz", "t.safetensors"])
 def test_sentences_come_back_from_every_form(tmp_path, task, bare, name):
     back = load_task(save_task(task, tmp_path / name))
     for found, given in (
@@ -130,17 +130,6 @@ def test_sentences_need_no_words(tmp_path, bare):
     assert task.spurious.prompts[1] == "spurious sentence 2"
     assert task.queries.prompts[1] == "query 2"
     assert task.harmful.prompts[1] == ("harmful sentence 3", "harmful sentence 4")
-
-
-def test_pairs_in_a_folder_must_be_pairs(tmp_path, task):
-    folder = save_task(task, tmp_path / "t")
-    toml = folder / "task.toml"
-    text = toml.read_text(encoding="utf-8")
-    assert 'helpful_prompts = [["a beak", "a bill"]]' in text
-    for wrong in ('["a beak"]', '[["a beak"]]', '[["a beak", 1]]'):
-        toml.write_text(text.replace('[["a beak", "a bill"]]', wrong), encoding="utf-8")
-        with pytest.raises(TaskFileError, match="expected helpful_prompts to be a list of"):
-            load_task(folder)
 
 
 def test_a_task_with_bad_sentences_is_not_written(tmp_path, bare):

@@ -9,7 +9,7 @@ from fairerclip.data import build_task, from_table, join, load_task, open_store,
 from fairerclip.data.id_files import read_id_list
 from fairerclip.data.join import join_by_position
 from fairerclip.data.stores import EmbeddingStore
-from fairerclip.errors import JoinError, ParameterError, PositionJoinWarning, StoreError, TaskFileError
+from fairerclip.errors import JoinError, ParameterError, PositionJoinWarning, StoreError
 
 N, WIDTH = 24, 6
 SENTENCES = ["a photo of a cat.", "a photo of a dog.", "indoors.", "outdoors."]
@@ -215,25 +215,3 @@ def test_two_rows_of_one_name_are_an_error_that_names_them(match, part):
 
 def test_ids_that_are_only_folders_or_endings_stay_as_they_are():
     assert join(["/", "x/.jpg", "x/a"], ["a", ".jpg", "/"], match="stem").rows_in_labels.tolist() == [2, 1, 0]
-
-
-def test_a_task_folder_matches_by_base_name_and_takes_ids_from_a_file(files):
-    np.savez(files / "paths.npz", embeddings=ROWS, ids=np.array([f"x/{name}" for name in IDS]))
-    text = (
-        '[images]\nstore = "paths.npz"\n[labels]\nfile = "labels.csv"\nid = "file"\n'
-        'target = "animal"\nsensitive = ["place"]\nsplit = "part"\n'
-    )
-    (files / "task.toml").write_text(text + 'match = "basename"\n')
-    check_rows(files)
-    (files / "task.toml").write_text(text.replace("paths.npz", "x.npy"))
-    with pytest.raises(TaskFileError, match="the embeddings have no ids"):
-        load_task(files)
-    (files / "task.toml").write_text(text.replace('"paths.npz"', '"x.npy"\nids = "ids.txt"'))
-    check_rows(files)
-    for ids in ("gone.txt", "../ids.txt"):
-        (files / "task.toml").write_text(text.replace('"paths.npz"', f'"x.npy"\nids = "{ids}"'))
-        with pytest.raises(TaskFileError, match="ids.txt|gone.txt"):
-            load_task(files)
-    (files / "task.toml").write_text(text)
-    with pytest.raises(TaskFileError, match=r'match="basename" in Python and in task.toml'):
-        load_task(files)

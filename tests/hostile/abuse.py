@@ -213,22 +213,10 @@ def ids_of_a_shard_without_a_line_end(file: Path) -> None:
     sparse(file, 6 << 30)
 
 
-@case("task-toml")
-def toml_with_one_long_class_name(file: Path) -> None:
-    names = [f"c{i}" for i in range(30_000)] + ["x" * 200_000]
-    file.write_text(f'name = "t"\nclass_names = {json.dumps(names)}\n[images]\nstore = "store.npz"\n')
-
-
 @case("waterbirds")
 def list_of_images_with_one_long_path(file: Path) -> None:
     rows = "".join(f"{i},b/{i}.jpg,0,0,0,p\n" for i in range(100_000))
     file.write_text(f"img_id,img_filename,y,split,place,place_filename\n0,{'x' * 100_000},0,0,0,p\n{rows}")
-
-
-@case("task-labels")
-def label_of_5000_digits(file: Path) -> None:
-    rows = "".join(f"{name},{'9' * 5000 if i else 0},x,train\n" for i, name in enumerate(IDS))
-    file.write_text(f"image,bird,place,split\n{rows}")
 
 
 @case("store-ids")
@@ -297,24 +285,9 @@ def many_arrays_that_look_like_others(file: Path) -> None:
     write_npz(file, {name: np.array(["a"]) for name in names}, overwrite=True)
 
 
-@case("task-toml")
-def toml_with_nested_tables(file: Path) -> None:
-    file.write_text("[" + "a." * 50_000 + "a]\n")
-
-
 @case("prompts-toml")
 def toml_with_nested_tables_in_quotes(file: Path) -> None:
     file.write_text('"a" . ' * 17_000 + '"a" = 1\n')
-
-
-@case("task-toml")
-def toml_with_many_short_tables(file: Path) -> None:
-    file.write_text("".join(f"[a{i}.b.c.d.e.f.g]\n" for i in range(24_000)))
-
-
-@case("task-toml")
-def toml_with_nested_lists(file: Path) -> None:
-    file.write_text("a = " + "[" * 200_000)
 
 
 @case("prompts-json", harmless=True)
@@ -423,11 +396,6 @@ def a_skipped_line_without_a_reason(file: Path) -> None:
 @case("store-skipped")
 def a_skipped_line_that_is_a_list(file: Path) -> None:
     file.write_text("[1]\n")
-
-
-@case("task-toml")
-def toml_that_never_ends(file: Path) -> None:
-    sparse(file, 6 << 30)
 
 
 @case("ids-txt")
@@ -993,23 +961,6 @@ def task_with_values_that_are_no_numbers(file: Path) -> None:
 
     task = small_task()
     write_npz(file, {"image_train": task.train.X * np.nan, "text_target": task.text_target}, overwrite=True)
-
-
-@case("task-toml")
-def toml_of_many_attributes(file: Path) -> None:
-    more = "".join(f'[sensitive.a{i}]\ntext = "text.npy"\n' for i in range(4900))
-    file.write_text(file.read_text() + more)
-
-
-@case("task-toml")
-def toml_that_names_a_file_elsewhere(file: Path) -> None:
-    file.write_text(file.read_text().replace('store = "store.npz"', 'store = "../../../../etc/passwd"'))
-
-
-@case("task-toml")
-def toml_that_names_a_link(file: Path) -> None:
-    file.with_name("link.npz").symlink_to("/etc/passwd")
-    file.write_text(file.read_text().replace('store = "store.npz"', 'store = "link.npz"'))
 
 
 @case("index-manifest")

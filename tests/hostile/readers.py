@@ -19,6 +19,7 @@ import numpy as np
 from samples import clip_settings, two_class
 
 from fairerclip import EmbeddingMitigator, FairerCLIP
+from fairerclip.applying.mitigated_rows import as_store
 from fairerclip.applying.mitigation_marker import read_marker
 from fairerclip.auditing.input_check import check
 from fairerclip.auditing.many_models import read_models
@@ -27,7 +28,6 @@ from fairerclip.baselines import LinearProbe, load_baseline
 from fairerclip.data import load_task, save_task
 from fairerclip.data.datasets import celeba, facet, fairface, metadata, waterbirds
 from fairerclip.data.datasets.norming import read_norming
-from fairerclip.data.embeddings import read_embeddings
 from fairerclip.data.id_files import read_id_list
 from fairerclip.data.io.npy import map_npy, read_npy
 from fairerclip.data.io.npz import npz_members, read_npz, write_npz
@@ -103,24 +103,6 @@ def _in_storage(path: Path) -> Any:
     import fsspec
 
     return _store(RemotePath(fsspec.filesystem("file"), str(path), f"storage:/{path}"))
-
-
-def _task_folder(folder: Path) -> None:
-    np.save(folder / "rows.npy", ROWS)
-    np.save(folder / "text.npy", ROWS[:2])
-    write_npz(folder / "store.npz", {"embeddings": ROWS, "ids": np.array(IDS)})
-    (folder / "labels.csv").write_text(
-        "image,bird,place,split\n"
-        + "".join(
-            f"{name},{'ab'[i % 2]},{'xy'[i // 3]},{('train', 'test')[i % 2]}\n" for i, name in enumerate(IDS)
-        )
-    )
-    (folder / "task.toml").write_text(
-        'name = "t"\nclass_names = ["a", "b"]\ntarget_prompts = ["an a", "a b"]\ntext_target = "text.npy"\n'
-        '[sensitive.place]\nprompts = ["x", "y"]\ntext = "text.npy"\n'
-        '[images]\nstore = "store.npz"\n'
-        '[labels]\nfile = "labels.csv"\nid = "image"\ntarget = "bird"\nsensitive = ["place"]\nsplit = "split"\n'
-    )
 
 
 def _parquet(folder: Path, name: str = "part.parquet", rows: bool = True) -> None:
@@ -452,13 +434,10 @@ READERS: dict[str, Reader] = {
         "t.safetensors",
         lambda f: load_task(f / "t.safetensors"),
     ),
-    "task-toml": Reader(_task_folder, "task.toml", load_task),
-    "task-labels": Reader(_task_folder, "labels.csv", load_task),
-    "task-store": Reader(_task_folder, "store.npz", load_task),
     "apply-npz": Reader(
         lambda f: save_task(small_task(), f / "t.npz"),
         "t.npz",
-        lambda f: np.asarray(read_embeddings(f / "t.npz")[0]),
+        lambda f: as_store(f / "t.npz")[:],
     ),
     "store-npy": Reader(lambda f: np.save(f / "a.npy", ROWS), "a.npy", lambda f: _store(f / "a.npy")),
     "store-npz": Reader(

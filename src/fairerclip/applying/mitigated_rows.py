@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from fairerclip._util.files import reading
 from fairerclip._util.types import Floats, Ints
 from fairerclip.data.embedding_rows import working_dtype
-from fairerclip.data.embeddings import read_embeddings
 from fairerclip.data.io.remote_path import RemotePath, as_location
 from fairerclip.data.row_pass import BLOCK_ROWS
-from fairerclip.data.stores import EmbeddingStore
+from fairerclip.data.stores import EmbeddingStore, open_store
+from fairerclip.data.task import load_task
+from fairerclip.data.task_files import is_task
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.mitigator_file import contents
 from fairerclip.errors import (
@@ -23,6 +25,7 @@ from fairerclip.errors import (
     NonFiniteError,
     ParameterError,
     ShapeError,
+    StoreError,
     ZeroRowWarning,
 )
 from fairerclip.model.archive import fingerprint
@@ -54,8 +57,12 @@ def as_store(source: Any, split: str = "test") -> EmbeddingStore:
         return source
     if not isinstance(source, str | Path | RemotePath):
         return EmbeddingStore.from_array(source)
-    X, ids = read_embeddings(as_location(source), split)
-    return X if isinstance(X, EmbeddingStore) else EmbeddingStore.from_array(X, ids, path=str(source))
+    location = as_location(source)
+    with reading(StoreError):
+        if isinstance(location, Path) and is_task(location):
+            rows = load_task(location).split(split)
+            return EmbeddingStore.from_array(rows.X, rows.ids, path=str(source))
+        return open_store(location)
 
 
 def check_widths(model: Any, store: EmbeddingStore, name: str = "the mitigator") -> None:

@@ -14,7 +14,7 @@ Checked = Annotated[
     typer.Argument(
         parser=options.store_path,
         metavar="STORE|TASK",
-        help="Embeddings (store, clip-retrieval folder, parquet, .npy …), or a task (file, folder, simulated:NAME).",
+        help="Embeddings (store, clip-retrieval folder, parquet, .npy …), or a task (file, simulated:NAME).",
     ),
 ]
 

@@ -22,7 +22,7 @@ def demo(
         Path | None,
         typer.Option(
             metavar="TASK",
-            help="Your task file (.npz, .safetensors or folder), or simulated:NAME. Default: simulated:waterbirds.",
+            help="Your task file (.npz or .safetensors), or simulated:NAME. Default: simulated:waterbirds.",
         ),
     ] = None,
     sensitive: options.SensitiveNames = None,

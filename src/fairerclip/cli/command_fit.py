@@ -23,7 +23,7 @@ TaskOrStore = Annotated[
     Path,
     typer.Argument(
         metavar="TASK",
-        help="Task file (.npz, .safetensors or folder), or simulated:NAME for a simulated one (waterbirds, celeba, "
+        help="Task file (.npz or .safetensors), or simulated:NAME for a simulated one (waterbirds, celeba, "
         "cheekbones, multiclass, gallery); with --labels-from a store of embeddings of any size.",
     ),
 ]

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Make a task file from a dataset or from your own embeddings.", rich_markup_mode=None)
 
-Output = Annotated[
-    Path, options.writes("--output", "-o", help="Task to write: .npz, .safetensors, or a folder.")
-]
+Output = Annotated[Path, options.writes("--output", "-o", help="Task to write: .npz or .safetensors.")]
 Root = Annotated[Path, typer.Argument(metavar="ROOT", help="The dataset's folder, in its official layout.")]
 NewStore = Annotated[
     Path | None,
@@ -275,8 +273,8 @@ def _check_output(output: Path, overwrite: bool) -> None:
     from fairerclip._util.files import check_free
     from fairerclip.errors import ParameterError
 
-    if output.suffix not in (".npz", ".safetensors", ""):
-        raise ParameterError(f"a task ends in .npz or .safetensors, or is a folder; got {output.name!r}")
+    if output.suffix not in (".npz", ".safetensors"):
+        raise ParameterError(f"a task ends in .npz or .safetensors; got {output.name!r}")
     check_free(output, overwrite)
 
 

@@ -61,7 +61,7 @@ def writes(*names: str, help: str) -> Any:  # noqa: A002 - as typer calls it
 
 _TASK = typer.Argument(
     metavar="TASK",
-    help="Task file (.npz, .safetensors or folder), or simulated:NAME for a simulated one (waterbirds, celeba, "
+    help="Task file (.npz or .safetensors), or simulated:NAME for a simulated one (waterbirds, celeba, "
     "cheekbones, multiclass, gallery).",
 )
 TaskFile = Annotated[Path, _TASK]

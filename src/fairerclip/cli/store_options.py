@@ -180,8 +180,8 @@ class StoreOptions:
 
 def _refuse_store(path: Path) -> None:
     """Raise if a path is a store of embeddings and no task."""
-    from fairerclip.data.embeddings import is_task
     from fairerclip.data.stores import open_store
+    from fairerclip.data.task_files import is_task
     from fairerclip.errors import FairerClipError, ParameterError
 
     try:

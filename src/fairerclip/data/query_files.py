@@ -9,11 +9,11 @@ import numpy as np
 
 from fairerclip._util.files import reading
 from fairerclip._util.types import Floats
-from fairerclip.data.embeddings import is_task
 from fairerclip.data.io.npz import npz_members
 from fairerclip.data.layouts import CLIP_RETRIEVAL, MANIFEST
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.task import load_task
+from fairerclip.data.task_files import is_task
 from fairerclip.errors import StoreError, TaskFileError
 
 MAX_QUERIES = 100_000

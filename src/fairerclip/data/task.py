@@ -17,7 +17,7 @@ from fairerclip._util.types import Ints
 from fairerclip.data import task_fields as fields
 from fairerclip.data.io.npy import DEFAULT_LIMITS, Limits
 from fairerclip.data.task_fields import SPLITS, UNNAMED, part_key, s_key, words_key
-from fairerclip.data.task_files import check_suffix, read_arrays, write_arrays
+from fairerclip.data.task_files import read_arrays, task_suffix, write_arrays
 from fairerclip.data.task_parts import Sensitive as Sensitive
 from fairerclip.data.task_parts import SentencePairs as SentencePairs
 from fairerclip.data.task_parts import Sentences as Sentences
@@ -171,7 +171,7 @@ def load_task(path: str | os.PathLike[str], *, limits: Limits = DEFAULT_LIMITS) 
     ----------
     path : path-like
         An ``.npz`` or ``.safetensors`` with ``image_train``, ``y_train``, ``s_train``, ``text_target`` and so
-        on, or a folder whose ``task.toml`` names its parts.
+        on.
     limits : Limits
         Largest sizes that the file may declare.
 
@@ -220,8 +220,7 @@ def save_task(
     task : Task
         Task to write; it is checked first, as in `load_task`.
     path : path-like
-        An ``.npz``, a ``.safetensors``, or, without an ending, a folder with ``task.toml``; it appears whole or
-        not at all.
+        An ``.npz`` or a ``.safetensors``; it appears whole or not at all.
     overwrite : bool
         Replace an existing file.
     compress : bool
@@ -249,8 +248,7 @@ def save_task(
     >>> folder.cleanup()
     """
     file = Path(path)
-    if file.suffix:
-        check_suffix(file, "or a folder to write to")
+    task_suffix(file)  # before the work
     arrays = _to_arrays(task, file)
     task_of_arrays(arrays, file)
     return write_arrays(file, arrays, overwrite=overwrite, compress=compress)

@@ -35,7 +35,7 @@ PUBLISHED: dict[str, Mapping[str, int]] = {
 
 @dataclass(frozen=True)
 class FoundTask:
-    """A task file or folder, with the encoder in its name or in that of its folder; None if neither has one."""
+    """A task file, with the encoder in its name or in that of its folder; None if neither has one."""
 
     dataset: str
     encoder: str | None
@@ -48,7 +48,7 @@ def find_tasks(root: Path, *, encoders: bool) -> dict[str, list[FoundTask]]:
     Parameters
     ----------
     root : Path
-        Folder with ``NAME.npz``, ``NAME.safetensors`` or task folders ``NAME/``, with a name of `NAMES`.
+        Folder with ``NAME.npz`` or ``NAME.safetensors``, with a name of `NAMES`.
     encoders : bool
         Whether ``NAME-ENCODER.npz`` and ``ENCODER/NAME.npz`` are tasks, too.
 
@@ -89,20 +89,16 @@ def row_notes(dataset: str, task: Task) -> tuple[str, ...]:
 
 
 def _is_task(path: Path) -> bool:
-    return (path.suffix.lower() in WRITTEN and path.is_file()) or (path / "task.toml").is_file()
-
-
-def _stem(path: Path) -> str:
-    return path.name if path.is_dir() else path.stem
+    return path.suffix.lower() in WRITTEN and path.is_file()
 
 
 def _named(path: Path, encoder: str | None) -> FoundTask | None:
-    dataset = next((d for d, names in NAMES.items() if _stem(path).lower() in names), None)
+    dataset = next((d for d, names in NAMES.items() if path.stem.lower() in names), None)
     return None if dataset is None else FoundTask(dataset, encoder, path)
 
 
 def _of_encoder(path: Path) -> FoundTask | None:
-    stem = _stem(path)
+    stem = path.stem
     for dataset, names in NAMES.items():
         for name in names:
             if stem.lower().startswith(f"{name}-") and len(stem) > len(name) + 1:
