@@ -1,4 +1,4 @@
-"""Scenarios whose figures are kept in ``figures.json``: what the package answers, in numbers that hold on any processor.
+"""Scenarios whose figures are kept in ``figures.json``: what the package answers, in numbers for any processor.
 
 A scenario returns at most 50 figures. A figure is a word, which must stay, or a number with its tolerance: one row for
 shares of rows, a fraction for everything else. ``python tests/net/scenarios.py [NAME ...]`` measures all, or those
@@ -59,7 +59,9 @@ def answers(prefix: str, model: Any, X: Any) -> Figures:
     """How many rows go to each class, and quantiles of the scores."""
     codes = {label: k for k, label in enumerate(model.classes_)}
     counts = np.bincount([codes[label] for label in model.predict(X)], minlength=len(codes)) / len(X)
-    figures: Figures = {f"{prefix} predicted {k}": share(counts[k], len(X)) for k in range(min(3, len(codes)))}
+    figures: Figures = {
+        f"{prefix} predicted {k}": share(counts[k], len(X)) for k in range(min(3, len(codes)))
+    }
     scores = model.scores(X)
     for k, q in ((0, 0.1), (0, 0.5), (1, 0.9)):
         figures[f"{prefix} score {k} at {q:.0%}"] = close(np.quantile(scores[:, k], q), least=2e-4)
@@ -159,7 +161,9 @@ def audited(name: str, run: Run) -> Figures:
     one = ("--sensitive", "sex") if name == "gallery" else ()
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         save_task(simulated(name), Path("task.npz"))
-        code, _, err = run("audit", "task.npz", "--mitigate", "--permutations", 19, *one, "-o", "results.json")
+        code, _, err = run(
+            "audit", "task.npz", "--mitigate", "--permutations", 19, *one, "-o", "results.json"
+        )
         if code:
             raise RuntimeError(err)
         results = json.loads(Path("results.json").read_text(encoding="utf-8"))
@@ -171,14 +175,18 @@ def audited(name: str, run: Run) -> Figures:
             held, (low, high) = groups[side], groups[side]["intervals"]["worst_group"]
             figures[f"{side} average"] = share(held["average"], held["n"])
             figures[f"{side} worst group"] = share(held["worst"]["accuracy"], held["worst"]["n"])
-            figures |= {f"{side} worst group {end}": close(v, least=0.03) for end, v in (("low", low), ("high", high))}
+            figures |= {
+                f"{side} worst group {end}": close(v, least=0.03) for end, v in (("low", low), ("high", high))
+            }
             figures[f"{side} EOD"] = close(held["eod"], least=0.03)
             figures[f"{side} parity"] = close(held["demographic_parity_difference"], least=0.03)
     if results["auc"]:
         figures["AUC before"] = close(results["auc"]["before"]["overall"]["value"])
         figures["AUC after"] = close(results["auc"]["after"]["overall"]["value"], least=5e-3)
     tuning = results["model"]["tuning"] or {}
-    figures |= {f"chosen {key}": f"{results['model'][key]}" for key in ("tau", "criterion") if key in results["model"]}
+    figures |= {
+        f"chosen {key}": f"{results['model'][key]}" for key in ("tau", "criterion") if key in results["model"]
+    }
     figures |= {f"chosen {key}": f"{tuning[key]}" for key in ("objective", "rows") if key in tuning}
     if retrieval := results["retrieval"]:
         figures["k"] = f"{retrieval['k']}"
@@ -207,7 +215,9 @@ def searched(run: Run) -> Figures:
         search.fit(task.train.X, y, validation=(task.val.X, val, task.val.sensitive()), **both)
         figures[f"{objective} strategy"] = search.strategy_
         figures[f"{objective} score"] = close(search.best_score_)
-        figures |= {f"{objective} {key}": f"{search.best_params_[key]}" for key in ("tau", "gamma", "zero_shot")}
+        figures |= {
+            f"{objective} {key}": f"{search.best_params_[key]}" for key in ("tau", "gamma", "zero_shot")
+        }
         figures |= accuracies(objective, truth, search.predict(task.test.X), s)
     model = FairerCLIP(n_features=64, tau=0.5, gamma=1e-3, zero_shot=0.2, class_offsets=None, random_state=0)
     model.fit(task.train.X, y, **both)
@@ -316,7 +326,9 @@ REAL: dict[str, Callable[[Run], Figures]] = {
 
 def differences(old: Figures, new: Figures) -> list[str]:
     """Say where figures differ by more than the tolerance that was kept with them."""
-    lines = [f"{name}: {'not measured now' if name in old else 'not kept'}" for name in {**old} ^ {**new}.keys()]
+    lines = [
+        f"{name}: {'not measured now' if name in old else 'not kept'}" for name in {**old} ^ {**new}.keys()
+    ]
     for name in old.keys() & new.keys():
         before, now = old[name], new[name]
         if isinstance(before, str) or isinstance(now, str):
@@ -365,7 +377,9 @@ def texts(run: Run) -> dict[str, str]:
     def lasting(text: str) -> str:
         text = re.sub(r"sha256:[0-9a-f]{64}", "DIGEST", text)
         text = re.sub(r"\d{4}-\d\d-\d\d(T[\d:]+Z)?", "DATE", text)
-        text = re.sub(r"\b(fairerclip|Python|python|numpy|scipy|scikit-learn) \d+\.\d+[\w.]*", r"\1 VERSION", text)
+        text = re.sub(
+            r"\b(fairerclip|Python|python|numpy|scipy|scikit-learn) \d+\.\d+[\w.]*", r"\1 VERSION", text
+        )
         text = re.sub(r"\b(in|took) \d+(\.\d+)? s\b", r"\1 TIME", text)
         return re.sub(r"(seconds to fit\D{1,60}?)\d+(\.\d+)?", r"\1TIME", text)
 
