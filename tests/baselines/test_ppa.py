@@ -2,24 +2,15 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from fairerclip.baselines import PPA, LinearProbe, load_baseline
+from fairerclip.baselines import PPA, LinearProbe
 from fairerclip.baselines.class_folds import class_folds
 from fairerclip.baselines.logistic import Scaling
-from fairerclip.baselines.orth_proj import span
-from fairerclip.baselines.shared_solutions import shared_solutions
-from fairerclip.data import simulate
-from fairerclip.errors import ParameterError
-from fairerclip.metrics import group_report
 
 TIGHT = {"tol": 1e-8}
-
-
-def worst(model, rows):
-    return group_report(rows.y, model.predict(rows.X), next(iter(rows.s.values()))).worst.accuracy
 
 
 def projector(Z):
@@ -79,21 +70,6 @@ def test_it_equals_the_definition(embeddings, n_classes, folds):
     assert_allclose(margins, expected - expected[:, :1], atol=1e-4)
 
 
-def test_the_biased_probe_knows_nothing_of_the_class_prompts(embeddings):
-    e = embeddings(seed=2, n_classes=3)
-    Pi = projector(e.text)
-    assert_allclose(e.text @ Pi, 0, atol=1e-12)
-    fitted = PPA(random_state=0).fit(e.X, e.y, text=e.text)
-    # Other prompts with the same span give the same model.
-    mixed = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]) @ e.text
-    assert_allclose(PPA(random_state=0).fit(e.X, e.y, text=mixed).coef_, fitted.coef_, atol=1e-9)
-    # Prompts that depend on each other have a smaller span.
-    dependent = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0]]) @ e.text
-    two = PPA(random_state=0).fit(e.X, e.y, text=dependent)
-    assert_allclose(span(dependent) @ projector(e.text[:2]), 0, atol=1e-12)
-    assert np.isfinite(two.coef_).all()
-
-
 def test_tau_moves_the_intercepts_alone(embeddings):
     e = embeddings(seed=3)
     none, half, one = (
@@ -103,20 +79,6 @@ def test_tau_moves_the_intercepts_alone(embeddings):
     assert_allclose(half.intercept_, (none.intercept_ + one.intercept_) / 2, atol=1e-9)
     counts = np.array(one.diagnostics_["groups"])
     assert_allclose(none.intercept_ - one.intercept_, np.log(counts / counts.sum()).mean(axis=1), atol=1e-9)
-
-
-def test_equal_groups_make_the_correction_a_constant(embeddings):
-    e = embeddings(seed=4)
-    wrong = np.array(biased(e, 1)) != e.y
-    group = 2 * e.y + wrong
-    weight = 1 / np.bincount(group)[group]  # in sample, weights change the biased probe: so it is kept
-    model = PPA(random_state=0, folds=1)
-    model._biased = lambda data, basis: np.where(wrong, 1 - e.y, e.y)
-    gaps = []
-    for tau in (0.0, 2.0):
-        fitted = model.set_params(tau=tau).fit(e.X, e.y, text=e.text, sample_weight=weight)
-        gaps.append(fitted.decision_function(e.X))
-    assert_allclose(*gaps, atol=1e-9)
 
 
 def test_a_biased_probe_without_errors_leaves_the_classes(embeddings):
@@ -137,49 +99,3 @@ def test_a_class_that_is_always_predicted_has_one_group(embeddings):
     fitted = model.fit(e.X, e.y, text=e.text)
     assert [row[1] > 0 for row in fitted.diagnostics_["groups"]] == [False, True, False]
     assert np.mean(fitted.predict(e.X) == e.y) > 0.8
-
-
-def test_a_row_that_is_alone_in_its_class_does_no_harm(embeddings):
-    e = embeddings(seed=7)
-    e.y[0] = 2
-    text = np.vstack([e.text, np.ones(12)])
-    fitted = PPA(random_state=0).fit(e.X, e.y, text=text)
-    assert fitted.diagnostics_["groups"][2] == [0, 1]
-    assert np.isfinite(fitted.scores(e.X)).all()
-
-
-def test_rows_of_weight_zero_are_as_good_as_gone_and_shared_stages_change_nothing(embeddings):
-    e = embeddings(seed=8)
-    weight = (np.arange(len(e.y)) % 3 > 0).astype(float)
-    kept = weight > 0
-    alone = PPA(random_state=0).fit(e.X[kept], e.y[kept], text=e.text)
-    with shared_solutions():
-        for tau in (0.0, 1.0):
-            fitted = PPA(tau, random_state=0).fit(e.X, e.y, text=e.text, sample_weight=weight)
-    assert_allclose(fitted.scores(e.X), alone.scores(e.X), rtol=1e-3, atol=1e-3)
-
-
-def test_bad_parameters_are_refused(embeddings):
-    e = embeddings()
-    for parameters, message in [
-        ({"tau": -1}, r"tau must be a number in \[0, 100\]"),
-        ({"C": (1.0, 2.0)}, "C must be a positive number"),
-        ({"folds": 0}, "folds must be a whole number from 1 to 100"),
-        ({"standardize": "no"}, "standardize"),
-        ({"random_state": "x"}, "random_state"),
-    ]:
-        with pytest.raises(ParameterError, match=message):
-            PPA(**parameters).fit(e.X, e.y, text=e.text)
-
-
-def test_it_helps_the_worst_group_and_is_saved(tmp_path):
-    from fairerclip.experiment import Experiment
-
-    task = simulate("waterbirds", scale=0.3, seed=1)
-    text = Experiment.of(task).text
-    model = PPA(C=0.01, random_state=0).fit(task.train.X, task.train.y, text=text)
-    assert (
-        worst(model, task.test) > worst(LinearProbe(C=0.01).fit(task.train.X, task.train.y), task.test) + 0.1
-    )
-    back = load_baseline(model.save(tmp_path / "model"))
-    assert_array_equal(back.scores(task.test.X), model.scores(task.test.X))
