@@ -1,6 +1,12 @@
 """Settings of models as their files hold them, each the smallest that is taken."""
 
+import json
+
+import pytest
+
 from fairerclip.encoders import Preprocessing
+
+tokenizers = pytest.importorskip("tokenizers")
 
 OPENAI = Preprocessing.openai(64).as_dict()
 OPEN_CLIP = {
@@ -45,52 +51,24 @@ PROCESSOR = {
     "rescale_factor": 1 / 255,
 }
 MANIFEST = {"format_version": 1, "model": "m", "width": 8, "context": 8, "pad_id": 0, "preprocessing": OPENAI}
-TOKENIZER = {
-    "version": "1.0",
-    "truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0},
-    "padding": {
-        "strategy": {"Fixed": 8},
-        "direction": "Right",
-        "pad_to_multiple_of": None,
-        "pad_id": 0,
-        "pad_type_id": 0,
-        "pad_token": "<pad>",
-    },
-    "added_tokens": [
-        {
-            "id": 0,
-            "content": "<pad>",
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-    ],
-    "normalizer": {
-        "type": "Sequence",
-        "normalizers": [
-            {"type": "Lowercase"},
-            {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "},
-        ],
-    },
-    "pre_tokenizer": {"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated", "invert": False},
-    "post_processor": {
-        "type": "TemplateProcessing",
-        "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "e", "type_id": 0}}],
-        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
-        "special_tokens": {"e": {"id": "e", "ids": [1], "tokens": ["e"]}},
-    },
-    "decoder": None,
-    "model": {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": "e",
-        "continuing_subword_prefix": None,
-        "end_of_word_suffix": None,
-        "fuse_unk": False,
-        "byte_fallback": False,
-        "vocab": {"<pad>": 0, "e": 1, "a": 2, "b": 3, "ab": 4},
-        "merges": ["a b"],
-    },
-}
+
+
+def _tokenizer():
+    made = tokenizers.Tokenizer(
+        tokenizers.models.BPE(
+            vocab={"<pad>": 0, "e": 1, "a": 2, "b": 3, "ab": 4},
+            merges=[("a", "b")],
+            unk_token="e",  # noqa: S106
+        )
+    )
+    spaces = tokenizers.normalizers.Replace(tokenizers.Regex("\\s+"), " ")
+    made.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Lowercase(), spaces])
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Split(" ", "isolated")
+    made.post_processor = tokenizers.processors.TemplateProcessing(single="$A e", special_tokens=[("e", 1)])
+    made.add_special_tokens(["<pad>"])
+    made.enable_truncation(4)
+    made.enable_padding(length=8, pad_id=0, pad_token="<pad>")  # noqa: S106
+    return json.loads(made.to_str())
+
+
+TOKENIZER = _tokenizer()

@@ -76,52 +76,6 @@ def open_clip_folder(tmp_path_factory):
     return folder
 
 
-def _to_transformers(state):
-    """open_clip's names to those of transformers' CLIPModel."""
-    out = {}
-    whole = {
-        "visual.class_embedding": "vision_model.embeddings.class_embedding",
-        "visual.positional_embedding": "vision_model.embeddings.position_embedding.weight",
-        "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
-        "token_embedding.weight": "text_model.embeddings.token_embedding.weight",
-        "positional_embedding": "text_model.embeddings.position_embedding.weight",
-        "logit_scale": "logit_scale",
-    }
-    parts = {
-        "visual.ln_pre": "vision_model.pre_layrnorm",
-        "visual.ln_post": "vision_model.post_layernorm",
-        "ln_final": "text_model.final_layer_norm",
-        "visual.transformer.resblocks": "vision_model.encoder.layers",
-        "transformer.resblocks": "text_model.encoder.layers",
-        "ln_1": "layer_norm1",
-        "ln_2": "layer_norm2",
-        "mlp.c_fc": "mlp.fc1",
-        "mlp.c_proj": "mlp.fc2",
-        "attn": "self_attn",
-    }
-    for name, value in state.items():
-        if name in whole:
-            out[whole[name]] = value
-        elif name in ("visual.proj", "text_projection"):
-            key = "visual_projection" if name.startswith("visual") else "text_projection"
-            out[f"{key}.weight"] = value.T.contiguous()
-        elif ".in_proj_" in name:
-            stem, kind = name.split(".in_proj_")
-            for old, new in parts.items():
-                stem = (
-                    stem.replace(old, new) if old != "transformer.resblocks" or "vision" not in stem else stem
-                )
-            for letter, part in zip("qkv", value.chunk(3), strict=True):
-                out[f"{stem}.{letter}_proj.{kind}"] = part.contiguous()
-        else:
-            for old, new in parts.items():
-                name = (
-                    name.replace(old, new) if old != "transformer.resblocks" or "vision" not in name else name
-                )
-            out[name] = value
-    return out
-
-
 def clip_tokenizer():
     """transformers' CLIP tokenizer with open_clip's vocabulary."""
     from open_clip.tokenizer import SimpleTokenizer
@@ -137,40 +91,17 @@ def clip_tokenizer():
 
 @pytest.fixture(scope="session")
 def clip_folder(open_clip_folder, tmp_path_factory):
-    """The same weights as transformers stores them."""
+    """A small CLIP as transformers stores it."""
+    torch = pytest.importorskip("torch")
     library = pytest.importorskip("transformers")
-    from safetensors.torch import load_file
-
-    config = library.CLIPConfig(
-        projection_dim=32,
-        text_config={
-            "vocab_size": 49408,
-            "hidden_size": 64,
-            "intermediate_size": 256,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "max_position_embeddings": 77,
-            "projection_dim": 32,
-            "eos_token_id": 49407,
-            "bos_token_id": 49406,
-        },
-        vision_config={
-            "hidden_size": 64,
-            "intermediate_size": 256,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "image_size": 64,
-            "patch_size": 16,
-            "projection_dim": 32,
-        },
-    )
-    model = library.CLIPModel(config)
-    state = _to_transformers(load_file(open_clip_folder / "open_clip_model.safetensors"))
-    found = model.load_state_dict(state, strict=False)
-    assert not found.unexpected_keys
-    assert all(key.endswith("position_ids") for key in found.missing_keys)
+    size = {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = {**size, "vocab_size": 49408, "max_position_embeddings": 77, "projection_dim": 32}
+    vision = {**size, "image_size": 64, "patch_size": 16, "projection_dim": 32}
+    ends = {"eos_token_id": 49407, "bos_token_id": 49406}
+    torch.manual_seed(0)
+    config = library.CLIPConfig(projection_dim=32, text_config={**text, **ends}, vision_config=vision)
     folder = tmp_path_factory.mktemp("models") / "clip"
-    model.save_pretrained(folder)
+    library.CLIPModel(config).save_pretrained(folder)
     clip_tokenizer().save_pretrained(folder)
     processor = library.CLIPImageProcessorPil(
         size={"shortest_edge": 64}, crop_size={"height": 64, "width": 64}
