@@ -13,7 +13,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(if $(
 COMPILED := PYTHONDONTWRITEBYTECODE=
 
 .PHONY: field audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo docs test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
-	picture proofs rankings real reproduce serve-load clean
+	picture proofs rankings real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
 $(BIN)/python:
@@ -125,12 +125,6 @@ fuzz-guided: $(VENV)/fuzz.done
 FLIPS ?= 2000
 flips: $(VENV)/dev.done
 	$(ONE_THREAD) PYTHONPATH=tests $(BIN)/python tests/flips.py --count $(FLIPS)
-
-# REQUESTS to the service from a second process, wrong and slow ones among them: their answers, and memory. Needs Linux;
-# about 5 minutes on two cores.
-REQUESTS ?= 100000
-serve-load: $(VENV)/dev.done
-	$(ONE_THREAD) $(BIN)/python tests/serving/serve_load.py --requests $(REQUESTS)
 
 # Commands killed (SIGKILL) at every system call that changes files, and at random moments: what they leave. Needs Linux
 # and strace; about 10 minutes.
