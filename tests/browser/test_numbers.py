@@ -12,6 +12,7 @@ from fairerclip.auditing.run import AuditOptions, audit_task
 from fairerclip.data import simulate
 from fairerclip.experiment import Experiment
 
+pytestmark = pytest.mark.slow
 pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 NUMBER = re.compile(r"(?<![\w.])[+−-]?\d[\d\u202f\u00a0]*(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
