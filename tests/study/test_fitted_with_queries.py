@@ -1,9 +1,7 @@
 """Methods for rankings that learn from the queries of a comparison, as docs/explanation/baselines.md says."""
 
-import re
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,17 +15,6 @@ small_forests = pytest.fixture(scope="module", autouse=True)(smaller_forests)
 METHODS = {method.key: method for method in ranking_methods() if method.key != EMBEDDING}
 LEARN = {"orth-cali", "prism", "roboshot", "fairclip-2022", "prompt-debiasing"}
 USE_THE_MEAN = {"sfid", "spd"}
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "baselines.md"
-
-
-def test_the_docs_name_every_method_for_rankings_with_what_it_learns_from_the_queries():
-    text = DOCS.read_text(encoding="utf-8")
-    (table,) = re.findall(r"\| method \| what its fit learns from the queries \|\n.*\n((?:\|.*\n)+)", text)
-    rows = [line.strip("|").split("|", 1) for line in table.splitlines()]
-    told = {key: words for keys, words in rows for key in re.findall("`([^`]+)`", keys)}
-    assert set(told) == {*METHODS, EMBEDDING}
-    assert {key for key, words in told.items() if "mean alone" in words} == USE_THE_MEAN
-    assert {key for key, words in told.items() if "nothing" not in words} == LEARN | USE_THE_MEAN
 
 
 def scores(method, e, text):

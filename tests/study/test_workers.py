@@ -2,16 +2,15 @@
 
 import os
 import signal
-import sys
 import threading
 import time
 from multiprocessing import active_children
-from pathlib import Path
 
 import pytest
 
 from fairerclip.study.workers import Call, run_calls
-from interrupts import PROC, Command
+
+pytestmark = pytest.mark.slow
 
 
 def twice(number):
@@ -90,20 +89,6 @@ def test_a_process_that_dies_costs_its_own_call_alone_and_is_tried_once_more(tmp
     assert (tmp_path / "ever").read_text() == "xx"
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_an_error_in_what_takes_the_answers_ends_the_rest(processes):
-    calls = [Call(twice, {"number": 0}), Call(wait, {"seconds": 60})]
-
-    def full(number, answer):
-        raise OSError("no space left")
-
-    started = time.monotonic()
-    with pytest.raises(OSError, match="no space left"):
-        run_calls(calls, full, processes=processes)
-    assert time.monotonic() - started < 30
-    assert not active_children()
-
-
 def test_an_interrupt_ends_running_calls_at_once():
     calls = [Call(twice, {"number": 0}), *[Call(wait, {"seconds": 60})] * 3]
     noticed = []
@@ -118,44 +103,3 @@ def test_an_interrupt_ends_running_calls_at_once():
     assert not active_children()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-
-def seen(file):
-    """Write which signals are blocked in this process, and stay."""
-    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("SigBlk"))
-    file.write_text(line.split()[1])
-    time.sleep(60)
-    return {}
-
-
-@pytest.mark.skipif(not (PROC / "self" / "stat").is_file(), reason="needs /proc")
-def test_workers_see_no_interrupt_and_end_with_a_parent_that_was_killed(tmp_path):
-    file = tmp_path / "blocked"
-    code = (
-        f"import sys; from pathlib import Path; sys.path[:] = {sys.path!r}\n"
-        "from test_workers import Call, run_calls, seen\n"
-        f"run_calls([Call(seen, {{'file': Path({str(file)!r})}})], print, calls_per_process=1)"
-    )
-    command = Command("-c", code, program=sys.executable)
-    command.until(lambda: file.exists() and file.read_text())
-    end = command.stop(signal.SIGKILL)
-    assert end.all < 5
-    assert end.err == ""
-    blocked = int(file.read_text(), 16)
-    assert blocked & 1 << (signal.SIGINT - 1)
-    assert not blocked & 1 << (signal.SIGTERM - 1)
-
-
-def test_a_fresh_call_is_the_first_of_its_process():
-    calls = [Call(os.getpid, {}, fresh=number in (2, 4)) for number in range(6)]
-    answers = {}
-    run_calls(
-        calls,
-        lambda number, answer: answers.__setitem__(number, answer.value),
-        processes=1,
-        calls_per_process=9,
-    )
-    found = [answers[number] for number in range(6)]
-    assert found[0] == found[1] != found[2]
-    assert found[2] == found[3] != found[4]
-    assert found[4] == found[5]
