@@ -260,6 +260,37 @@ def mitigator() -> Any:
     return EmbeddingMitigator(0.93, features="linear")
 
 
+def measured(run: Run) -> Figures:
+    """Public metrics of zero-shot predictions and rankings of simulated tasks."""
+    from fairerclip import metrics
+
+    task = simulated("two-classes")
+    truth, s, X = labels(task, task.test), np.asarray(task.test.sensitive()), task.test.X
+    scores = X @ task.text_target.T
+    predicted = np.asarray(task.class_names)[scores.argmax(axis=1)]
+    report = metrics.group_report(truth, predicted, s, positive=task.class_names[1])
+    figures: Figures = {
+        "average": share(report.average, report.n),
+        "worst": share(report.worst.accuracy, report.worst.n),
+        "worst name": f"{report.worst.y} × {report.worst.s}",
+        "gap": close(report.gap),
+        "eod": close(report.eod),
+        "equalized odds": close(report.equalized_odds_difference),
+        "parity": close(report.demographic_parity_difference),
+        "AUC": close(metrics.auc_report(truth, scores[:, 1], s, positive=task.class_names[1]).worst_auc.value),
+        "dep": close(metrics.dep(scores, s)),
+        "hsic": close(metrics.hsic(scores, s)),
+        "kcc": close(metrics.kcc(scores, s, random_state=0)),
+    }
+    for name in ("max_skew", "min_skew", "ndkl", "kl_at_k"):
+        options = {} if name == "ndkl" else {"k": 40}
+        figures[name] = close(getattr(metrics, name)(scores[:, 0], s, **options))
+    relevant = np.asarray(truth) == task.class_names[1]
+    figures["average precision"] = close(metrics.average_precision(scores[:, 1], relevant))
+    figures["precision"] = close(metrics.precision_at_k(scores[:, 1], relevant, 40))
+    return figures
+
+
 # --- Real embeddings, where they are ---
 
 
@@ -314,6 +345,7 @@ SCENARIOS: dict[str, Callable[[Run], Figures]] = {
     **{f"{name}: audit": partial(audited, name) for name in SIMULATED},
     "search": searched,
     "mitigator": mitigated,
+    "metrics": measured,
 }
 REAL: dict[str, Callable[[Run], Figures]] = {
     **{
