@@ -13,7 +13,7 @@ from fairerclip.errors import DatasetAbsentError, ParameterError
 from fairerclip.study.paper.official_tasks import OfficialImages
 from fairerclip.study.paper.task_finder import find_tasks
 from fairerclip.study.paper.task_source import TaskSource, whole_training
-from trees import RandomEncoder, birds, celebrities, faces
+from trees import RandomEncoder, birds, celebrities
 
 
 @pytest.fixture
@@ -79,21 +79,6 @@ def test_targets_of_one_dataset_have_files_of_their_own_and_share_embeddings(loa
     assert sum(loaded[1]) == 48
     assert len(loaded[0]) == 1
     assert told[-1] == ("embedding celeba, M", 48, 48)
-
-
-@pytest.mark.parametrize("margin", ["0.25", "1.25"])
-def test_the_margin_of_fairface_is_chosen(loaded, tmp_path, margin):
-    for one in ("025", "125"):
-        faces(tmp_path / "fairface", 12, f"fairface-img-margin{one}-trainval")
-    models = [ModelChoice("M")]
-    unclear = TaskSource("data", images=OfficialImages(tmp_path, tmp_path / "w", models))
-    assert "both margins" in unclear.why_not("fairface")
-    assert not unclear.absent("fairface")
-    images = OfficialImages(tmp_path, tmp_path / "w", models, margin=margin)
-    task = TaskSource("data", images=images).tasks("fairface")[0].task
-    assert margin.replace(".", "") in str(images.index("fairface").root)
-    assert (tmp_path / "w" / f"fairface-{margin}" / "M.store").is_dir()
-    assert {name: len(split) for name, split in task.splits.items()} == {"train": 12, "test": 12}
 
 
 def test_a_dataset_is_absent_only_where_there_is_nothing_of_it(tmp_path):
