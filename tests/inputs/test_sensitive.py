@@ -22,23 +22,6 @@ def scores(e, s, *, sensitive_text=None, **parameters):
     return m.decision_function(e.X)
 
 
-class Frame:
-    """As much of a data frame as anybody may rely on."""
-
-    def __init__(self, data):
-        self._data = {k: np.asarray(v) for k, v in data.items()}
-
-    @property
-    def columns(self):
-        return list(self._data)
-
-    def __getitem__(self, name):
-        return self._data[name]
-
-    def to_numpy(self):
-        return np.column_stack(list(self._data.values()))
-
-
 class Two:
     """Embeddings with two sensitive attributes: s, and t that moves another direction."""
 
@@ -52,11 +35,12 @@ class Two:
 
 
 def test_several_columns_in_any_container_are_the_same(embeddings):
+    pd = pytest.importorskip("pandas")
     two = Two(embeddings)
     e = two.e
     array = scores(e, np.column_stack([e.s, two.t]))
     assert_array_equal(scores(e, {"sex": e.s, "race": two.t}), array)
-    assert_array_equal(scores(e, Frame({"sex": e.s, "race": two.t})), array)
+    assert_array_equal(scores(e, pd.DataFrame({"sex": e.s, "race": two.t})), array)
     assert_array_equal(scores(e, [[int(a), int(b)] for a, b in zip(e.s, two.t, strict=True)]), array)
     assert not np.allclose(array, scores(e, e.s), atol=1e-3)
     named = [("f", 1) if v else ("m", 2) for v in e.s]
@@ -192,21 +176,6 @@ def test_several_attributes_are_read_from_prompts_by_name(embeddings):
         "race": (e.X @ (two.text_t / np.linalg.norm(two.text_t, axis=1, keepdims=True)).T).argmax(axis=1),
     }
     assert_allclose(m.decision_function(e.X), scores(e, by_hand), atol=1e-8)
-
-
-def test_one_attribute_may_be_known_and_the_other_read(embeddings):
-    two = Two(embeddings)
-    e = two.e
-    partly = np.where(np.arange(400) % 2, two.t, -1)
-    m = small(missing_label=-1).fit(
-        e.X,
-        e.y,
-        sensitive_features={"sex": e.s, "race": partly},
-        text=e.text,
-        sensitive_text={"race": two.text_t},
-    )
-    assert_array_equal(m.pseudo_sensitive_["sex"], e.s)
-    assert_array_equal(m.pseudo_sensitive_["race"][1::2], two.t[1::2])
 
 
 # The order of prompts --------------------------------------------------------------------------------

@@ -8,12 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip.errors import ParameterError
 from fairerclip.judging.choose import (
-    DOUBT,
     EQUAL,
     choose,
     choose_by_scorer,
     first_best,
-    lower_gain,
 )
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_scores
@@ -81,14 +79,6 @@ def test_a_clearly_better_model_is_taken(n_classes):
     draws = judge_scores(e, WORST, scores)
     assert found.gain == pytest.approx((draws[2] - draws[0]).mean())
     assert found.doubt == pytest.approx((draws[2] - draws[0]).std())
-
-
-def test_the_lower_gain_is_the_mean_minus_doubt():
-    rng = np.random.default_rng(0)
-    draws, reference = rng.normal(size=(3, 64)), rng.normal(size=64)
-    expected = [np.mean(d - reference) - DOUBT * np.std(d - reference) for d in draws]
-    assert_allclose(lower_gain(draws, reference), expected)
-    assert lower_gain(reference[None], reference)[0] == 0
 
 
 def test_the_first_of_equal_values_is_the_best():

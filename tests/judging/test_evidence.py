@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
@@ -30,13 +28,6 @@ def scores_of(evidence, models=3, seed=0):
 
 def drawn(evidence, scores):
     return evidence.accuracies(evidence.margins(scores))
-
-
-def sure_scores(right, y, n_classes, seed=0):
-    """Scores that predict some rows right and the others wrong, all of them far from the boundary."""
-    rng = np.random.default_rng(seed)
-    predicted = np.where(right, y, (y + 1) % n_classes)
-    return 5 * np.eye(n_classes)[predicted] + 0.1 * rng.normal(size=(len(y), n_classes))
 
 
 def test_keys_follow_the_direction_of_a_row_and_neither_its_length_nor_its_place(monkeypatch):
@@ -118,33 +109,6 @@ def test_draws_are_accuracies_with_random_weights_and_a_prior(soft):
                 assert found[g, y, v, b] == pytest.approx(rows / total, abs=1e-5)
 
 
-def test_posterior_means_approach_counted_accuracies_with_many_rows():
-    rng = np.random.default_rng(0)
-    n = 20_000
-    y, s = rng.integers(2, size=n), rng.integers(2, size=n)
-    accuracy = np.array([[0.95, 0.6], [0.8, 0.4]])
-    right = rng.random(n) < accuracy[y, s]
-    e = Evidence.of_codes(y, s, 2, 2, rng.normal(size=n))
-    hits, counts = e.hits(sure_scores(right, y, 2))
-    draws = drawn(e, sure_scores(right, y, 2)[None])[0]
-    assert_allclose(hits / counts, accuracy, atol=0.03)
-    assert_allclose(draws.mean(axis=2), hits / counts, atol=0.01)
-    assert draws.std(axis=2).max() < 0.02
-
-
-def test_a_cell_of_few_rows_has_a_wide_posterior_and_is_drawn_towards_the_average():
-    rng = np.random.default_rng(0)
-    y, s = np.zeros(606, dtype=np.int64), np.repeat([0, 1], [600, 6])
-    y[:100] = 1
-    right = rng.random(606) < 0.8
-    right[600:] = False  # all six are wrong
-    draws = drawn(Evidence.of_codes(y, s, 2, 2, rng.normal(size=606)), sure_scores(right, y, 2)[None])[0]
-    assert draws[0, 1].std() > 4 * draws[0, 0].std()
-    # Six rows against a prior of four: about 4 / 10 of the average.
-    assert draws[0, 1].mean() == pytest.approx(PRIOR_ROWS / (PRIOR_ROWS + 6) * 0.79, abs=0.06)
-    assert draws[0, 0].mean() == pytest.approx(0.8, abs=0.03)
-
-
 def test_absent_cells_are_nan_and_the_others_are_shares():
     e = Evidence.of_codes(np.array([0, 0, 0, 2, 2]), np.array([0, 0, 1, 1, 1]), 3, 2, np.arange(5.0))
     draws = drawn(e, scores_of(e))
@@ -179,31 +143,6 @@ def test_models_are_compared_on_the_same_draws():
     nearly = scores[2] + 0.02 * np.random.default_rng(1).normal(size=scores[2].shape)
     pair = drawn(e, np.array([scores[2], nearly]))
     assert (pair[1] - pair[0]).std(axis=2).max() < 0.1 * pair[0].std(axis=2).min()
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 1000), n_classes=st.integers(2, 4), n_groups=st.integers(1, 3), soft=st.booleans())
-def test_the_order_of_rows_does_not_matter(seed, n_classes, n_groups, soft):
-    e = evidence_of(seed, 40, n_classes, n_groups, soft)
-    scores = scores_of(e)
-    order = np.random.default_rng(seed).permutation(40)
-    assert_allclose(drawn(e.at(order), scores[:, order]), drawn(e, scores), atol=1e-5)
-
-
-def renamed(e, scores, classes, groups):
-    """The same rows with other numbers of classes and groups: class k becomes classes[k]."""
-    other = Evidence(classes[e.y], e.groups[:, np.argsort(groups)], e.n_classes, e.keys)
-    return drawn(other, scores[:, :, np.argsort(classes)])[:, classes][:, :, groups]
-
-
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 1000), n_classes=st.integers(2, 4), n_groups=st.integers(2, 3))
-def test_the_numbers_of_classes_and_groups_do_not_matter(seed, n_classes, n_groups):
-    e = evidence_of(seed, 40, n_classes, n_groups)  # cells of probabilities have different sizes
-    rng = np.random.default_rng(seed)
-    classes, groups = rng.permutation(n_classes), rng.permutation(n_groups)
-    found = renamed(e, scores_of(e), classes, groups)
-    assert_allclose(found, drawn(e, scores_of(e)), atol=1e-5)
 
 
 def cell_evidence(sizes, seed=0):

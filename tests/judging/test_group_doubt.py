@@ -34,16 +34,6 @@ def resolved(e, sensitive_features=None, sensitive_text=None, terms="each"):
     )
 
 
-def test_a_row_between_two_clusters_belongs_to_both():
-    cosines, _ = clusters(noise=0.05)
-    between = np.array([[0.3, 0.3], [0.31, 0.3], [0.4, 0.2]])
-    P = mixture_probabilities(np.concatenate([cosines, between]))[-3:]
-    # 3 of 5 rows have the first value, and a row in the middle has the same probability.
-    assert P[0, 0] == pytest.approx(0.6, abs=0.1)
-    assert P[0, 0] < P[1, 0] < P[2, 0]
-    assert P[2, 0] > 0.95
-
-
 def test_probabilities_are_calibrated_where_clusters_overlap():
     cosines, s = clusters(sizes=(6000, 3000), distance=0.1, noise=0.08)
     P = mixture_probabilities(cosines)[:, 1]
@@ -145,14 +135,6 @@ def test_groups_of_several_attributes_are_combinations():
     for i, row in enumerate(rows):
         expected = np.outer(np.eye(2)[e.s[row]], soft.probabilities[row]).ravel()
         assert_allclose(P[i], expected)
-
-
-def test_quantities_make_no_groups():
-    e = Embeddings(n=40)
-    quantity = np.random.default_rng(0).normal(size=40)
-    assert_array_equal(group_probabilities(e.X, np.arange(40), resolved(e, quantity)), np.ones((40, 1)))
-    P = group_probabilities(e.X, np.arange(40), resolved(e, {"s": e.s, "age": quantity}))
-    assert_array_equal(P, np.eye(2)[e.s])
 
 
 def test_the_combinations_of_guessed_attributes_are_as_sure_as_each_of_them():

@@ -89,16 +89,6 @@ def test_the_order_of_rows_and_classes_does_not_matter(n_classes):
     assert_allclose(again[0], first[0], atol=1e-12)
 
 
-def test_models_do_not_influence_each_other():
-    y = np.arange(300) % 3
-    scores = np.array([scores_of(y, 3, [0, 1, 2], k) for k in range(3)])
-    values = worst_class(y)(scores, np.zeros((3, 3)))
-    together = learn_offsets(scores, values, worst_class(y))
-    for g in range(3):
-        alone = learn_offsets(scores[g : g + 1], values[g : g + 1], worst_class(y))
-        assert_allclose(together[1][g], alone[1][0], atol=1e-12)
-
-
 def test_boundaries_lie_between_rows_with_two_to_ninety_eight_percent_below():
     difference = np.random.default_rng(0).permutation(np.arange(100.0))
     found = boundaries(difference)
@@ -107,8 +97,3 @@ def test_boundaries_lie_between_rows_with_two_to_ninety_eight_percent_below():
     assert (found.min(), found.max()) == (1.5, 97.5)
     assert np.any(found == 49.5)
     assert_allclose(found + found[::-1], 99)  # the same from both sides
-
-
-def test_a_boundary_between_equal_rows_is_left_out():
-    found = boundaries(np.repeat([0.0, 1.0], 50))
-    assert found.tolist() == [0.5]

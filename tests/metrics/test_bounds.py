@@ -61,21 +61,6 @@ def test_before_and_after_are_those_of_two_reports():
         assert change.difference == values[1] - values[0]
 
 
-def test_paired_intervals_are_as_wide_as_the_bootstrap_on_counts_says():
-    rng = np.random.default_rng(8)
-    y, s = rng.integers(2, size=4000), rng.integers(2, size=4000)
-    p = np.where(rng.random(4000) < 0.8, y, 1 - y)
-    q = np.where(rng.random(4000) < 0.5, y, p)
-    J = np.zeros((2, 2, 2, 2), dtype=int)
-    np.add.at(J, (s, y, p, q), 1)
-    draws = resample(J, 4000, random_state=0)
-    before, after = evaluate(draws.sum(axis=4)), evaluate(draws.sum(axis=3))
-    intervals = paired_from_counts(pair_counts(J), 0.95)
-    for name in ("average", "eod_signed", "eod_mean_signed"):
-        low, high = intervals[name]
-        assert (high - low) / (2 * 1.96) == pytest.approx((after[name] - before[name]).std(), rel=0.08)
-
-
 def test_spread_over_seeds_is_apart_from_sampling_error():
     rng = np.random.default_rng(10)
     y, s = rng.integers(2, size=500), rng.integers(2, size=500)

@@ -117,6 +117,23 @@ def test_showing_everything_or_a_single_group_has_no_skew_without_error():
             assert (estimate.value, estimate.low, estimate.high) == pytest.approx((0, 0, 0), abs=1e-12)
 
 
+@pytest.mark.parametrize("reference", ["population", "uniform"])
+def test_skews_of_many_queries_are_those_of_the_full_report(reference):
+    before, after, groups, _ = gallery(n=90)
+    after[:, 2] = before[:, 2]
+    options = {"reference": reference, "random_state": 3, "n_replicates": 100}
+    found, full = (f(before, after, groups, 20, **options) for f in (query_skews, retrieval_changes))
+    assert found.before == tuple(query.figures.max_skew for query in full.before.queries)
+    assert found.after == tuple(query.figures.max_skew for query in full.after.queries)
+    assert found.changes == tuple(change["max_skew"] for change in full.changes)
+    assert found.clear == full.clear
+    assert found.kept == pytest.approx([drift.overlap.value for drift in full.drift])
+    assert found.counts_after.tolist() == [list(query.counts) for query in full.after.queries]
+    assert (found.groups, found.shares) == (full.before.groups, full.before.shares)
+    alone = query_skews(before, None, groups, 20, **options)
+    assert (alone.before, alone.after, alone.changes) == (found.before, None, None)
+
+
 def test_queries_without_relevant_rows_are_left_out_of_mean_recall():
     before, _, groups, relevant = gallery()
     relevant[:, 0] = False

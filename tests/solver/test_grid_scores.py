@@ -132,14 +132,6 @@ def test_text_strengths_that_follow_the_image_side_are_part_of_the_point():
     assert len(solved) < len(grid)
 
 
-@pytest.mark.parametrize("tau_zs", [(0.0,), (0.0, 0.7), (0.7, 0.0)])
-def test_points_without_an_alignment_term_have_none(tau_zs):
-    e = Embeddings(n_classes=4, correlation=0.6)
-    prepared, params = prepared_of(e)
-    grid = grid_of(prepared, params, taus=(0.0, 0.8), tau_zs=tau_zs)
-    assert_same(at_once(prepared, grid), one_by_one(prepared, grid))
-
-
 @pytest.mark.parametrize("scaling", ["spectral", "paper"])
 def test_scalings_and_several_prompts_per_class_agree_with_algorithm_1(scaling):
     e = Embeddings(n_classes=3, correlation=0.6)

@@ -62,26 +62,6 @@ def test_each_right_hand_side_is_solved_to_its_own_scale(size):
     np.testing.assert_array_equal(X[:, 2], 0.0)
 
 
-def test_c_is_taken_about_the_mean_that_is_given():
-    class Identity:
-        n_features = 4
-
-        def transform(self, X):
-            return X
-
-    rng = np.random.default_rng(2)
-    X, w, mean, V = (
-        rng.normal(size=(30, 4)),
-        rng.uniform(size=30),
-        rng.normal(size=4),
-        rng.normal(size=(4, 2)),
-    )
-    rows = FeatureRows(Identity(), X, dtype="float64", block_rows=7)
-    cg = ConjugateGradientFactor(rows, w, mean, 0.1, np.random.RandomState(0))
-    C = (X - mean).T @ ((w / w.sum())[:, None] * (X - mean)) + 0.1 * np.eye(4)
-    np.testing.assert_allclose(cg.apply(V), C @ V, rtol=1e-12)
-
-
 # Warm starts ----------------------------------------------------------------------------------------------------------
 
 

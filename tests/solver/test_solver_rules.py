@@ -36,11 +36,6 @@ def test_a_class_without_rows_has_no_mean_and_is_no_part_of_the_zero(without_las
     assert_allclose(found.last.text_zero, vectors[:2].mean(axis=0))
 
 
-def test_a_class_without_rows_loses_ties_against_one_that_has_rows(without_last_class):
-    _, _, found = without_last_class
-    assert_allclose(np.linalg.norm(found.last.decision.directions, axis=1), [1, 1, 1 - 1e-7], rtol=1e-9)
-
-
 def test_a_class_that_never_had_rows_has_not_vanished(without_last_class):
     _, _, found = without_last_class
     assert [kind for kind, _ in found.notes if kind is VanishedLabelWarning] == []
@@ -57,26 +52,6 @@ def test_the_last_class_with_rows_lies_on_the_positive_side(embeddings, without_
         assert np.all(last.text.class_means[2] > 0)
     _, _, found = without_last_class
     assert np.all(found.last.image.class_means[1] > 0)
-
-
-@pytest.mark.parametrize(("share", "by"), [(0.0, "largest"), (0.5e-8, "largest"), (2e-8, "last")])
-def test_where_the_mean_of_the_last_class_is_rounding_the_largest_decides(embeddings, share, by):
-    case = Case(embeddings, c=3)
-    side = case.problem.sides(case.y).image
-    # A direction in which the means of the first and the last class are as said.
-    a = np.linalg.lstsq(
-        side.class_means(np.eye(len(side.reduced.coordinates)))[[0, 2]], [1.0, 0.0], rcond=None
-    )[0][:, None]
-    b = np.linalg.lstsq(
-        side.class_means(np.eye(len(side.reduced.coordinates)))[[0, 2]], [0.0, 1.0], rcond=None
-    )[0][:, None]
-    largest = np.abs(side.class_means(a)).max()
-    top = np.abs(side.class_means(a)).argmax()
-    direction = a - np.sign(side.class_means(a)[top]) * share * largest * b
-    for sign in (1.0, -1.0):
-        turned, means = side._with_sign(sign * direction)
-        assert_allclose(means, side.class_means(turned))
-        assert (means[top] > 0) == (by == "largest")
 
 
 @pytest.mark.parametrize("kind", ["none", "mean", "balanced"])
