@@ -11,7 +11,7 @@ from fairerclip.metrics import FIGURES, group_report, paired_report, resample, s
 from fairerclip.metrics.groups.bounds import group_intervals
 from fairerclip.metrics.groups.group_figures import evaluate
 from fairerclip.metrics.groups.paired import paired_from_counts
-from fairerclip.metrics.groups.paired_rates import PairCounts
+from fairerclip.metrics.groups.paired_rates import PairCounts, PairedRates
 from fairerclip.metrics.intervals import clopper_pearson
 
 SETS = 40
@@ -137,3 +137,18 @@ def test_the_bootstrap_takes_the_figures_of_multinomial_counts():
     ):
         with pytest.raises(error):
             resample(counts, n_replicates)
+
+
+def test_a_largest_difference_changes_by_no_more_than_the_differences_of_its_pairs():
+    rng = np.random.default_rng(3)
+    for _ in range(10):
+        first = rng.dirichlet(np.full(18, 9.0)).reshape(
+            2, 3, 3, 1
+        )  # two values and three classes, most of it kept
+        J = rng.multinomial(600, (first * (0.9 * np.eye(3) + 0.1 / 3)).ravel()).reshape(2, 3, 3, 3)
+        low, high = paired_from_counts(pair_counts(J), 0.95)["equalized_odds_difference"]
+        pair, by_value = PairedRates(pair_counts(J), 0.95), np.kron(np.eye(3), [-1.0, 1.0])
+        each = [
+            pair.matched((kind,), sign * by_value, 12) for kind in ("recall", "false") for sign in (1, -1)
+        ]
+        assert min(ends[0].min() for ends in each) <= low <= high <= max(ends[1].max() for ends in each)
