@@ -277,7 +277,9 @@ def measured(run: Run) -> Figures:
         "eod": close(report.eod),
         "equalized odds": close(report.equalized_odds_difference),
         "parity": close(report.demographic_parity_difference),
-        "AUC": close(metrics.auc_report(truth, scores[:, 1], s, positive=task.class_names[1]).worst_auc.value),
+        "AUC": close(
+            metrics.auc_report(truth, scores[:, 1], s, positive=task.class_names[1]).worst_auc.value
+        ),
         "dep": close(metrics.dep(scores, s)),
         "hsic": close(metrics.hsic(scores, s)),
         "kcc": close(metrics.kcc(scores, s, random_state=0)),
