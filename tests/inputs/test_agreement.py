@@ -149,11 +149,6 @@ def test_few_rows_of_many_classes_do_not_choose_an_order_by_luck():
         assert not agreement(X, [t[None] for t in text], y).prefers_another_order
 
 
-def test_fewer_than_two_known_classes_say_nothing(embeddings):
-    e = embeddings()
-    assert agreement(e.X, [t[None] for t in e.text], np.where(e.y == 0, 0, -1)) is None
-
-
 @pytest.mark.real
 @pytest.mark.parametrize("name", ["celeba_blond", "pacs"])
 def test_real_tasks_are_silent_as_they_are_and_loud_when_reversed_or_swapped(real_data, name):

@@ -105,31 +105,16 @@ LABELS = {
 
 
 @pytest.mark.parametrize("names", LABELS.values(), ids=LABELS)
-@pytest.mark.parametrize("container", [list, "array"])
-def test_labels_of_any_kind_come_back_as_they_went_in(embeddings, names, container):
+@pytest.mark.parametrize("as_array", [False, True])
+def test_labels_of_any_kind_come_back_as_they_went_in(embeddings, names, as_array):
     e = embeddings()
     labels = [names[k] for k in e.y]
-    if container == "array":
-        array = np.empty(len(labels), dtype=object)
-        array[:] = labels
-        labels = array if names in (LABELS["tuples"], LABELS["mixed"]) else np.array(labels)
-    else:
-        labels = container(labels)
+    if as_array and names not in (LABELS["tuples"], LABELS["mixed"]):
+        labels = np.array(labels)
     m = small().fit(e.X, labels, sensitive_features=e.s, text=dict(zip(names, e.text, strict=True)))
     assert m.classes_.tolist() == names
     plain = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text)
     assert m.predict(e.X).tolist() == [names[k] for k in plain.predict(e.X)]
-
-
-def test_classes_name_the_prompts_in_their_own_order(embeddings):
-    e = embeddings(n_classes=3)
-    names = np.array(["a", "b", "c"])
-    order = [2, 0, 1]
-    m = small().fit(e.X, names[e.y], sensitive_features=e.s, text=e.text[order], classes=names[order])
-    assert m.classes_.tolist() == ["c", "a", "b"]
-    assert np.mean(m.predict(e.X) == names[e.y]) > 0.85
-    free = small(max_iter=1).fit(e.X, sensitive_features=e.s, text=e.text[order], classes=names[order])
-    assert np.mean(free.predict(e.X) == names[e.y]) > 0.7
 
 
 @pytest.mark.parametrize("kind", [int, float])
@@ -224,18 +209,6 @@ def test_prompts_of_the_target_may_be_a_mapping_from_class(embeddings):
     m = small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=mapping)
     assert m.classes_.tolist() == ["water", "land"]
     assert np.mean(m.predict(e.X) == np.array(["water", "land"])[e.y]) > 0.8
-    with pytest.raises(PromptError):
-        small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=e.text)
-    with pytest.raises(PromptError):
-        small().fit(e.X, y, sensitive_features=e.s, text=mapping, classes=["land", "water"])
-
-
-def test_rows_left_out_by_sub_sampling_get_predictions_as_pseudo_labels(embeddings):
-    e = embeddings(n=400)
-    m = small(class_weight=None, subsample="balanced:0.5", max_iter=1, refine=True)
-    m.fit(e.X, text=e.text, sensitive_features=e.s)
-    assert m.diagnostics_["rows"] < 300
-    assert_array_equal(m.pseudo_labels_, m.predict(e.X))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -158,13 +158,6 @@ def test_missing_values_are_read_from_the_prompts(embeddings, mark):
     assert_allclose(m.decision_function(e.X), completed, atol=1e-8)
 
 
-def test_complete_values_do_not_need_prompts(embeddings):
-    e = embeddings()
-    m = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text, sensitive_text=e.sensitive_text)
-    assert m.pseudo_sensitive_ is None
-    assert_array_equal(m.decision_function(e.X), scores(e, e.s))
-
-
 def test_several_attributes_are_read_from_prompts_by_name(embeddings):
     two = Two(embeddings)
     e = two.e

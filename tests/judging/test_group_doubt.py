@@ -44,14 +44,6 @@ def test_probabilities_are_calibrated_where_clusters_overlap():
         assert s[rows].mean() == pytest.approx(P[rows].mean(), abs=0.08)
 
 
-def test_a_bias_of_the_prompts_is_corrected_by_the_mixture():
-    # All cosines with one prompt are larger: zero-shot predictions are wrong for many rows of the other value.
-    cosines, s = clusters(sizes=(400, 400), distance=0.2, noise=0.03)
-    cosines[:, 1] += 0.15
-    assert (cosines.argmax(axis=1) == s).mean() < 0.95
-    assert (mixture_probabilities(cosines).argmax(axis=1) == s).mean() > 0.99
-
-
 def test_what_all_prompts_share_does_not_matter_and_neither_does_the_order():
     cosines, _ = clusters(noise=0.1)
     rng = np.random.default_rng(0)

@@ -133,15 +133,6 @@ def test_figures_are_counted_on_the_rows(absent):
         assert Objective(name).figure(e, scores) == pytest.approx(value, abs=1e-12), name
 
 
-def test_the_figure_eod_of_two_classes_is_about_the_second():
-    e = evidence_of(n_classes=2)
-    scores = scores_of(e)[1]
-    accuracy, _ = counted(e, scores)
-    assert Objective("eod").figure(e, scores) == pytest.approx(-abs(accuracy[1, 0] - accuracy[1, 1]))
-    larger = -np.abs(accuracy[:, 0] - accuracy[:, 1]).max()
-    assert Objective("equalized_odds").figure(e, scores) == pytest.approx(larger)
-
-
 def test_differences_are_defined_where_a_compared_class_has_two_groups():
     none, first, second = (
         np.array(p, dtype=bool) for p in ([[1, 0], [0, 1]], [[1, 1], [1, 0]], [[1, 0], [1, 1]])

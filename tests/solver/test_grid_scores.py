@@ -1,6 +1,5 @@
 """Scores of all points of a grid at once are those of Algorithm 1 at each point."""
 
-import itertools
 import warnings
 from dataclasses import replace
 
@@ -188,22 +187,6 @@ def test_settings_without_the_short_form_take_the_general_way(other):
     found = at_once(prepared, grid, solve)
     assert solved == grid
     assert_same(found, one_by_one(prepared, grid))
-
-
-def test_short_and_general_points_can_be_in_one_grid():
-    e = Embeddings(n_classes=3, correlation=0.6)
-    prepared, params = prepared_of(e)
-    short = grid_of(prepared, params, taus=(0.0, 0.8), shares=(0.5,), criteria="marginal")
-    general = [replace(setting, decision="prompts") for setting in short]
-    grid = list(itertools.chain(*zip(general, short, strict=True)))
-    solved = []
-
-    def solve(setting):
-        solved.append(setting)
-        return prepared.solve(setting, refine=False).last
-
-    assert_same(at_once(prepared, grid, solve), one_by_one(prepared, grid))
-    assert solved == general
 
 
 def test_a_setting_without_a_solution_gives_none_and_the_others_stay():
