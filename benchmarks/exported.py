@@ -52,7 +52,6 @@ def models() -> Iterator[tuple[str, Any]]:
     yield "FairerCLIP, nystroem", FairerCLIP(kernel="nystroem", n_features=500, random_state=0)
     yield "FairerCLIP, linear", FairerCLIP(kernel="linear", random_state=0)
     yield "EmbeddingMitigator", EmbeddingMitigator()
-    yield "EmbeddingMitigator, rbf", EmbeddingMitigator(features="rbf", random_state=0)
     for model in (ZeroShot(), LinearProbe(), WiSE(), LEACE(), LEACE("probe"), OrthProj(), OrthCali()):
         yield model.title, model
     yield "DFR", DFR(random_state=0)

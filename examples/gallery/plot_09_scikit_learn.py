@@ -63,7 +63,7 @@ grid.fit(train.X, train.y, sensitive_features=groups, text=task.text_target)
 
 pipeline = Pipeline(
     [
-        ("mitigate", EmbeddingMitigator(features="linear").set_fit_request(sensitive_features=True)),
+        ("mitigate", EmbeddingMitigator().set_fit_request(sensitive_features=True)),
         ("classify", LogisticRegression(C=10, class_weight="balanced", max_iter=1000)),
     ]
 )

@@ -42,7 +42,7 @@ def results(portraits, mitigator):
 
 def test_the_model_section_says_what_a_mitigator_is(results, mitigator, portraits):
     section = results.model.mitigator
-    assert (results.model.method, section.features) == ("EmbeddingMitigator", "both")
+    assert results.model.method == "EmbeddingMitigator"
     assert section.rows == len(portraits.train)
     assert section.strengths == {"sex": mitigator.strength}
     assert section.remaining["sex"] == pytest.approx(mitigator.fitted_.remaining[0])
@@ -119,7 +119,7 @@ def test_a_mitigator_that_does_not_fit_the_task_is_refused(mitigator, portraits)
 def test_each_source_of_the_values_has_its_sentence():
     rng = np.random.default_rng(0)
     X, s = rng.normal(size=(60, 4)), np.arange(60) % 2
-    given = EmbeddingMitigator(features="linear").fit(X, sensitive_features=s)
+    given = EmbeddingMitigator().fit(X, sensitive_features=s)
     assert "S: the values of the rows of the fit were given." in mitigator_sentences(mitigator_section(given))
     few = EmbeddingMitigator().fit(X, labelled=(X[:20], s[:20]))
     assert "S: values are read by a reader learned from 20 labelled rows." in mitigator_sentences(

@@ -211,14 +211,6 @@ def test_every_form_shows_the_queries_and_escapes_them(results):
     assert len(rows["query_groups"]) == 4 * 2 * 2
 
 
-def test_a_mitigator_that_holds_rows_of_its_fit_says_so(results):
-    kernel = results.model.mitigator.model_copy(update={"features": "nystroem"})
-    model = results.model.model_copy(update={"mitigator": kernel})
-    text = render_markdown(results.model_copy(update={"model": model}))
-    assert "holds embeddings of some rows of its fit" in text
-    assert "no value, score or embedding" not in text
-
-
 def test_results_with_queries_are_read_back_and_wrong_counts_are_refused(results, tmp_path):
     assert read_results(write_results(results, tmp_path / "r.json")) == results
     document = results.model_dump(by_alias=True)

@@ -186,7 +186,7 @@ def test_a_store_by_url_is_checked_fitted_and_mitigated(storage, tmp_path, run):
     url = clip_retrieval(storage)
     store = open_store(url)
     s = np.arange(30) % 2
-    fairer = EmbeddingMitigator(features="linear").fit(store, sensitive_features=s)
+    fairer = EmbeddingMitigator().fit(store, sensitive_features=s)
     assert check(url).usable
     report = mitigate_store(fairer, url, tmp_path / "out.npy")
     assert report.rows == 30
@@ -202,7 +202,7 @@ def test_a_store_by_url_is_checked_fitted_and_mitigated(storage, tmp_path, run):
 
 def test_results_are_not_written_to_a_url(storage, tmp_path, run):
     url = clip_retrieval(storage)
-    fairer = EmbeddingMitigator(features="linear").fit(ROWS, sensitive_features=np.arange(30) % 2)
+    fairer = EmbeddingMitigator().fit(ROWS, sensitive_features=np.arange(30) % 2)
     with pytest.raises(OutputError, match="on this machine"):
         mitigate_store(fairer, url, "memory://bucket/out.npy")
     fairer.save(tmp_path / "model")

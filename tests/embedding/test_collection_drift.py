@@ -78,7 +78,7 @@ def test_another_subspace_is_told():
     mean = np.r_[1.0, np.zeros(19)]
     low = mean + 0.3 * np.column_stack([np.zeros(400), rng.normal(size=(400, 5)), np.zeros((400, 14))])
     high = mean + 0.3 * np.column_stack([np.zeros((400, 10)), rng.normal(size=(400, 5)), np.zeros((400, 5))])
-    fairer = EmbeddingMitigator(features="linear").fit(low, sensitive_features=np.arange(400) % 2)
+    fairer = EmbeddingMitigator().fit(low, sensitive_features=np.arange(400) % 2)
     drift = fairer.drift(high)
     assert drift.mean_shift < MEAN_SHIFT
     assert drift.variance_kept < OVERLAP
@@ -95,7 +95,7 @@ def test_other_shares_are_told_by_value(g, fairer):
 
 
 def test_attributes_that_are_not_read_have_no_shares(g):
-    fairer = EmbeddingMitigator(features="linear").fit(g.X, sensitive_features=g.s)
+    fairer = EmbeddingMitigator().fit(g.X, sensitive_features=g.s)
     drift = fairer.drift(g.X[g.s == 1])
     assert drift.shares == {}
     assert SensitiveDriftWarning not in kinds(drift)
@@ -103,7 +103,7 @@ def test_attributes_that_are_not_read_have_no_shares(g):
 
 def test_one_row_repeated_has_a_variance_of_none():
     X = np.repeat([[1.0, 2.0]], 4, axis=0)
-    fairer = EmbeddingMitigator(features="linear").fit(X, sensitive_features=[0, 1, 0, 1])
+    fairer = EmbeddingMitigator().fit(X, sensitive_features=[0, 1, 0, 1])
     assert fairer.drift(X).warnings == ()
     assert fairer.drift(X).variance_kept == 1.0
 

@@ -20,10 +20,9 @@ FITS = {
 
 
 @pytest.mark.parametrize("given", FITS)
-@pytest.mark.parametrize("features", ["probabilities", "linear"])
-def test_the_skew_of_free_queries_falls_on_new_rows(given, features):
+def test_the_skew_of_free_queries_falls_on_new_rows(given):
     fit, new = (Gallery(n=900, p=24, n_queries=20, lean=0.8, seed=seed) for seed in (0, 1))
-    fairer = EmbeddingMitigator(features=features, about=None).fit(fit.X, **FITS[given](fit))
+    fairer = EmbeddingMitigator(about=None).fit(fit.X, **FITS[given](fit))
     before, scores = new.X @ new.Q.T, fairer.scores(new.X, new.Q)
     skews = [np.asarray(max_skew(table, new.s, 100)) for table in (before, scores)]
     assert wilcoxon(skews[0], skews[1], alternative="greater").pvalue < 1e-4
@@ -31,11 +30,9 @@ def test_the_skew_of_free_queries_falls_on_new_rows(given, features):
     assert correlation_inside_groups(before, scores, new.s).mean() > 0.8
 
 
-@pytest.mark.parametrize("features", ["probabilities", "linear", "rbf"])
-def test_a_probe_learns_s_from_scores_before_and_no_linear_probe_does_after(features):
+def test_a_probe_learns_s_from_scores_before_and_no_linear_probe_does_after():
     g = Gallery(n=600, v=3)
-    fairer = EmbeddingMitigator(features=features, n_features=50, random_state=0, about=None)
-    after = fairer.fit(g.X, sensitive_features=g.s).transform(g.X)
+    after = EmbeddingMitigator(1, about=None).fit(g.X, sensitive_features=g.s).transform(g.X)
     chance = np.bincount(g.s).max() / 600
 
     def learned(rows):

@@ -39,7 +39,7 @@ def test_the_expected_failures_are_checks_that_exist():
 
 def test_a_clone_has_the_parameters_and_not_the_fit():
     g = Gallery()
-    fairer = EmbeddingMitigator(0.3, features="linear", about=None).fit(g.X, sensitive_features=g.s)
+    fairer = EmbeddingMitigator(0.3, about=None).fit(g.X, sensitive_features=g.s)
     copy = clone(fairer)
     assert copy.get_params() == fairer.get_params()
     with pytest.raises(NotFittedError):

@@ -15,8 +15,6 @@ from fairerclip.errors import ModelFileError, NoSensitiveWarning, OutputExistsEr
 from forged import MANIFEST, TENSORS, tensors_of
 from forged import forge as forge_folder
 
-FEATURES = ("both", "probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact")
-
 
 @pytest.fixture(scope="module")
 def g():
@@ -25,7 +23,8 @@ def g():
 
 @pytest.fixture(scope="module")
 def fairer(g):
-    given = {"a": g.named, "b": g.s % 2}
+    known = np.arange(len(g.s)) % 4 > 0  # the others are read, so that the file has readers
+    given = {"a": np.where(known, g.named, None), "b": np.where(known, g.s % 2, None)}
     return EmbeddingMitigator(about=None).fit(g.X, sensitive_features=given, sensitive_text={"a": g.text})
 
 
@@ -53,10 +52,9 @@ def assert_same(a, b, g):
 # Round trips ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("features", FEATURES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_round_trip_maps_bit_for_bit(g, tmp_path, features, dtype):
-    fairer = EmbeddingMitigator(0.9, features=features, n_features=12, random_state=0, about=None)
+def test_a_round_trip_maps_bit_for_bit(g, tmp_path, dtype):
+    fairer = EmbeddingMitigator(0.9, about=None)
     fairer.fit(g.X.astype(dtype), sensitive_features=g.named, sensitive_text=g.text)
     assert_same(fairer, EmbeddingMitigator.load(fairer.save(tmp_path / "m")), g)
 
@@ -67,15 +65,13 @@ def test_round_trips_of_other_fits(g, tmp_path):
     pairs = [
         (EmbeddingMitigator({"a": 0.5, "b": 1}, about=None, unit=True), two),
         (EmbeddingMitigator(sensitive_terms="intersection", about=None), two),
-        (EmbeddingMitigator(about=None, random_state=np.random.default_rng(0)), amount),
+        (EmbeddingMitigator(about=None), amount),
         (EmbeddingMitigator(about=None, missing_label="?"), {"a": np.where(g.s == 0, "?", g.named)}),
     ]
     for number, (model, given) in enumerate(pairs):
         fairer = model.fit(g.X, sensitive_features=given)
         back = load(fairer.save(tmp_path / str(number)))
-        if not isinstance(model.random_state, np.random.Generator):
-            assert_same(fairer, back, g)
-        assert_array_equal(fairer.transform(g.X), back.transform(g.X))
+        assert_same(fairer, back, g)
     with pytest.warns(NoSensitiveWarning):
         nothing = EmbeddingMitigator().fit(g.X)
     assert_same(nothing, load(nothing.save(tmp_path / "nothing")), g)
@@ -99,15 +95,6 @@ def test_names_of_columns_survive(g, tmp_path):
     assert_array_equal(back.transform(frame), fairer.transform(frame))
 
 
-def test_a_saved_mitigator_answers_alike_whatever_the_default_scale_of_probabilities_becomes(
-    g, fairer, folder, monkeypatch
-):
-    assert fairer.diagnostics_["features"] == "both"
-    monkeypatch.setattr("fairerclip.embedding.row_map.PROBABILITY_SCALE", 0.5)
-    monkeypatch.setattr("fairerclip.embedding.sums.PROBABILITY_SCALE", 0.5)
-    assert_same(fairer, load(folder), g)
-
-
 def test_a_mitigator_saved_twice_is_the_same_file_and_holds_no_row(g, folder, tmp_path):
     again = EmbeddingMitigator.load(folder).save(tmp_path / "again")
     for name in (TENSORS, MANIFEST):
@@ -127,7 +114,7 @@ def test_a_loaded_mitigator_has_one_strength_and_takes_no_more_rows(g, folder):
 
 def test_what_cannot_be_read_is_not_written(g, tmp_path):
     many = {f"s{k}": (g.X[:, k % 6] > k / 50).astype(int) for k in range(MAX_ATTRIBUTES + 1)}
-    fairer = EmbeddingMitigator(features="linear").fit(g.X, sensitive_features=many)
+    fairer = EmbeddingMitigator().fit(g.X, sensitive_features=many)
     with pytest.raises(ModelFileError, match=f"at most {MAX_ATTRIBUTES} attributes"):
         fairer.save(tmp_path / "m")
     odd = np.empty(len(g.s), dtype=object)
@@ -178,7 +165,7 @@ def test_byte_flips_and_truncations_are_rejected(folder, name):
         EmbeddingMitigator.load(folder)
 
 
-STATE = ("attributes", "features", "probability_scale", "strengths", "remaining", "n_rows")
+STATE = ("attributes", "strengths", "remaining", "n_rows")
 
 
 def forge(folder, *, tensors=None, attribute=None, **changes):
@@ -202,8 +189,7 @@ WRONG_TENSORS = {
     "left": np.zeros((3, 5)),
     "row_lengths": np.ones(2),
     "row_mean": np.zeros(7),
-    "collection_mean": np.zeros((6, 1)),
-    "collection_covariance": np.eye(5),
+    "covariance": np.eye(5),
     "shares": np.zeros(5),
     "reader0.weights": np.zeros((6, 4)),
     "reader1.weights": np.zeros((5, 2)),
@@ -238,17 +224,6 @@ def test_unknown_tensors_are_refused(folder):
         {"attributes": None},
         {"attributes": [{}]},
         {"attributes": []},
-        {"features": "linear"},
-        {"features": "rbf"},
-        {"features": None},
-        {"features": ["probabilities"]},
-        {"features": "probabilities"},
-        {"probability_scale": None},
-        {"probability_scale": 0.0},
-        {"probability_scale": -0.1},
-        {"probability_scale": 1e300},
-        {"probability_scale": "1"},
-        {"probability_scale": True},
         {"strengths": [1.0]},
         {"strengths": [1.0, "1"]},
         {"strengths": [1.0, -1.0]},
@@ -310,7 +285,7 @@ def test_forged_attributes_are_refused(folder, attribute):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"strength": 2.0}, {"features": 3}, {"gamma": -1.0}, {"about": "x"}, {"strength": [1]}],
+    [{"strength": 2.0}, {"features": "linear"}, {"gamma": -1.0}, {"about": "x"}, {"strength": [1]}],
     ids=str,
 )
 def test_forged_parameters_are_refused(folder, parameters):
@@ -319,23 +294,10 @@ def test_forged_parameters_are_refused(folder, parameters):
         load(forge(folder, parameters=good | parameters))
 
 
-def test_features_of_another_width_are_refused(g, tmp_path):
-    folders = [
-        EmbeddingMitigator(features="rbf", n_features=12, random_state=0)
-        .fit(X, sensitive_features=g.s)
-        .save(tmp_path / name)
-        for name, X in (("six", g.X), ("five", g.X[:, :5]))
-    ]
-    other = load_tensors((folders[1] / TENSORS).read_bytes())
-    narrow = {name: array for name, array in other.items() if name.startswith("features.")}
-    with pytest.raises(ModelFileError, match="wide, not 6"):
-        load(forge(folders[0], tensors=narrow))
-
-
 def test_summaries_that_no_rows_have_and_repeated_names_are_refused(folder):
     good = tensors_of(folder)
-    bad = {"shares": good["shares"] + 1.0, "collection_covariance": -good["collection_covariance"]}
-    for name, message in (("shares", "in .0, 1."), ("collection_covariance", "not negative")):
+    bad = {"shares": good["shares"] + 1.0, "covariance": -good["covariance"]}
+    for name, message in (("shares", "in .0, 1."), ("covariance", "not negative")):
         with pytest.raises(ModelFileError, match=message):
             load(forge_folder(folder, tensors={**good, name: bad[name]}))
     huge = {name: np.full_like(good[name], 1e200) for name in ("left", "right")}

@@ -16,8 +16,8 @@ DATA = Embeddings(n=400)
 
 
 def fitted(X, **given):
-    parameters = {name: given.pop(name) for name in ("features", "unit", "sensitive_terms") if name in given}
-    model = EmbeddingMitigator(random_state=0, n_features=40, **parameters)
+    parameters = {name: given.pop(name) for name in ("unit", "sensitive_terms") if name in given}
+    model = EmbeddingMitigator(**parameters)
     return model.fit(X, **{"sensitive_text": DATA.sensitive_text, **given})
 
 
@@ -32,13 +32,10 @@ def assert_same_answers(a, b, X, tolerance):
     np.testing.assert_allclose(scores, a.scores(X, DATA.text), atol=tolerance)
 
 
-@pytest.mark.parametrize("features", ["auto", "linear", "probabilities", "rbf", "nystroem"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("float32", 1e-5), ("float64", 1e-8)])
-def test_a_tensor_gives_the_map_of_its_array(features, dtype, tolerance):
+def test_a_tensor_gives_the_map_of_its_array(dtype, tolerance):
     X = DATA.X.astype(dtype)
-    assert_same_answers(
-        fitted(X, features=features), fitted(torch.tensor(X), features=features), X, tolerance
-    )
+    assert_same_answers(fitted(X), fitted(torch.tensor(X)), X, tolerance)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +47,7 @@ def test_a_tensor_gives_the_map_of_its_array(features, dtype, tolerance):
             "sensitive_features": {"s": np.where(np.arange(400) % 3, DATA.s, -1), "y": DATA.y},
             "sensitive_text": None,
         },
-        {"sensitive_features": DATA.X[:, 0], "sensitive_text": None, "features": "linear"},
+        {"sensitive_features": DATA.X[:, 0], "sensitive_text": None},
     ],
     ids=["known", "few", "two", "quantity"],
 )
@@ -90,18 +87,17 @@ def test_neither_rows_nor_mapped_rows_are_copied_to_the_host():
     with HostCopies() as copies:
         model = EmbeddingMitigator().fit(X, sensitive_text=data.sensitive_text)
         model.transform(X)
-    width = 48 + 2 + 1  # rows, probabilities of two values, and a label column
+    width = 48 + 1  # rows, and a label column
     assert (width, width) in copies.shapes  # the copies are counted
     assert max(copies.rows_of_width(48), copies.rows_of_width(width)) <= width
     assert copies.bytes < X.nbytes / 2
 
 
-@pytest.mark.parametrize("features", ["auto", "rbf", "nystroem"])
-def test_sums_of_a_device_without_float64_agree(features):
+def test_sums_of_a_device_without_float64_agree():
     X = DATA.X.astype(np.float32)
-    a = fitted(X, features=features)
+    a = fitted(X)
     with device_without_float64():
-        b = fitted(torch.tensor(X), features=features)
+        b = fitted(torch.tensor(X))
         mapped = b.transform(torch.tensor(X))
     np.testing.assert_allclose(mapped.numpy(), a.transform(X), atol=1e-4)
 

@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression
 
 from fairerclip.embedding import attributes
-from fairerclip.embedding.row_map import joint_probabilities
 from fairerclip.embedding.value_reader import (
     ValueReader,
     _fit,
@@ -43,7 +42,7 @@ def test_without_labels_the_most_likely_value_is_the_zero_shot_prediction(v):
 
 
 @pytest.mark.parametrize("with_prompts", [False, True])
-def test_probabilities_sum_to_one_and_those_of_combinations_are_products(with_prompts):
+def test_probabilities_sum_to_one_and_are_right_mostly(with_prompts):
     g = Gallery(v=3)
     prompts = groups(g) if with_prompts else None
     reader, penalty = read_from_labels("s", g.names, prompts, g.X, g.X, np.eye(3)[g.s])
@@ -52,8 +51,6 @@ def test_probabilities_sum_to_one_and_those_of_combinations_are_products(with_pr
     assert_allclose(P.sum(axis=1), 1)
     assert P.min() > 0
     assert np.mean(P.argmax(axis=1) == g.s) > 0.9
-    crossed = joint_probabilities((reader, reader), g.X)
-    assert_allclose(crossed.reshape(-1, 3, 3), P[:, :, None] * P[:, None, :])
 
 
 def test_extreme_rows_have_finite_probabilities():

@@ -22,7 +22,7 @@ def saved(tmp_path):
 
     def save(width):
         X, s = rng.normal(size=(60, width)), rng.integers(2, size=60)
-        model = EmbeddingMitigator(features="linear").fit(X, sensitive_features=s)
+        model = EmbeddingMitigator().fit(X, sensitive_features=s)
         return model.save(tmp_path / f"model-{width}")
 
     return save

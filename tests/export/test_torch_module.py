@@ -69,7 +69,7 @@ def test_constants_stay_as_precise_as_the_package_needs_them():
 
 
 def test_rows_in_half_precision_are_computed_in_float32_also_under_autocast():
-    model = model_of("mitigator, both")
+    model = model_of("mitigator")
     module, rows = to_torch(model), torch.tensor(NEW)
     for dtype in (torch.float16, torch.bfloat16):
         found = module(rows.to(dtype))

@@ -145,7 +145,7 @@ def mitigators() -> dict[str, EmbeddingMitigator]:
     world = World(3)
     y, s = NAMES[world.y], np.array(["a", "b"])[world.s]
     text = dict(zip("ab", world.sensitive_text, strict=True))
-    out = {
+    return {
         "prompts": EmbeddingMitigator().fit(world.X, sensitive_text={"group": text}),
         "labels": EmbeddingMitigator(0.8, unit=True, about=None).fit(
             world.X, sensitive_features={"group": s}
@@ -162,10 +162,6 @@ def mitigators() -> dict[str, EmbeddingMitigator]:
         ),
         "nothing": EmbeddingMitigator().fit(world.X),
     }
-    for features in ("probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact"):
-        model = EmbeddingMitigator(features=features, n_features=N_FEATURES, random_state=0)
-        out[f"features-{features}"] = model.fit(world.X, sensitive_features=s)
-    return out
 
 
 def answers(model: object, rows: np.ndarray, text: np.ndarray) -> dict[str, np.ndarray]:

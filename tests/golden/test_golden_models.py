@@ -21,9 +21,9 @@ def test_every_format_version_is_recorded():
     recorded = {folder.parent.name for folder in SAVED}
     assert {f"model-{v}" for v in range(2, 8)} <= recorded
     assert {f"baseline-{v}" for v in (*range(1, 6), 7)} <= recorded
-    assert {f"mitigator-{v}" for v in (1, 7)} <= recorded
+    assert {"mitigator-7"} <= recorded
     assert {f"{kind}-{VERSION}" for kind in READERS} <= recorded
-    assert len(SAVED) >= 160
+    assert len(SAVED) >= 140
 
 
 @pytest.mark.parametrize(

@@ -535,7 +535,7 @@ def tensors_of_a_mitigator_that_never_end(file: Path) -> None:
 @case("mitigator-tensors")
 def tensors_of_a_mitigator_of_another_size(file: Path) -> None:
     size = 7 << 30
-    header = {"collection_covariance": {"dtype": "F64", "shape": [size // 8], "data_offsets": [0, size]}}
+    header = {"covariance": {"dtype": "F64", "shape": [size // 8], "data_offsets": [0, size]}}
     tensors(file, header, size=size + 8 + len(json.dumps(header)))
 
 

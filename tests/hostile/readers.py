@@ -244,26 +244,21 @@ def _baseline(folder: Path) -> None:
 
 def _mitigator(folder: Path) -> None:
     X, y, text = _fitted()
-    model = EmbeddingMitigator(features="probabilities")
-    model.fit(X, sensitive_features=np.where(y == 1, "a", "b"), sensitive_text={"a": text[0], "b": text[1]})
+    model = EmbeddingMitigator()
+    s = np.where(np.arange(30) % 4, np.where(y == 1, "a", "b"), None)  # unknown values have a reader
+    model.fit(X, sensitive_features=s, sensitive_text={"a": text[0], "b": text[1]})
     model.save(folder / "model")
 
 
-def _kernel_mitigator(folder: Path) -> None:
-    X, y, _ = _fitted()
-    model = EmbeddingMitigator(features="nystroem", n_features=5, random_state=0)
-    model.fit(X, sensitive_features=y).save(folder / "model")
-
-
-def _linear_mitigator() -> Any:
+def _mitigator_of_an_index() -> Any:
     rng = np.random.default_rng(1)
     s = np.arange(60) % 2
     X = rng.normal(size=(60, 4)) + np.outer(2 * s - 1, np.eye(4)[0])
-    return EmbeddingMitigator(features="linear").fit(X, sensitive_features=s)
+    return EmbeddingMitigator().fit(X, sensitive_features=s)
 
 
 def _index(folder: Path) -> None:
-    build_index(_linear_mitigator(), open_store(_rows_with_ids(folder)), folder / "index")
+    build_index(_mitigator_of_an_index(), open_store(_rows_with_ids(folder)), folder / "index")
 
 
 def _rows_with_ids(folder: Path) -> Path:
@@ -551,9 +546,6 @@ READERS: dict[str, Reader] = {
     "checkpoint": Reader(_checkpoint, "sums.safetensors", _resumed_solves),
     "forged-mitigator-manifest": Reader(_mitigator, "model/fairerclip.json", _forged_mitigator),
     "forged-mitigator-tensors": Reader(_mitigator, "model/model.safetensors", _forged_mitigator),
-    "forged-kernel-mitigator-tensors": Reader(
-        _kernel_mitigator, "model/model.safetensors", _forged_mitigator
-    ),
     "forged-model-manifest": Reader(_model, "model/fairerclip.json", _forged_model),
     "forged-model-tensors": Reader(_model, "model/model.safetensors", _forged_model),
     "forged-baseline-manifest": Reader(_baseline, "model/fairerclip.json", _forged_baseline),

@@ -257,7 +257,7 @@ def mitigated(run: Run) -> Figures:
 def mitigator() -> Any:
     from fairerclip import EmbeddingMitigator
 
-    return EmbeddingMitigator(0.93, features="linear")
+    return EmbeddingMitigator()
 
 
 def measured(run: Run) -> Figures:

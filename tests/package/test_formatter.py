@@ -144,7 +144,7 @@ NOT_FIGURES = {
     "solver/alternation.py": "parameters in error messages",
     "solver/iterative.py": "residuals in an error message",
     "solver/lowrank.py": "a parameter in an error message",
-    "solver/same_space.py": "a parameter in an error message",
+    "embedding/same_space.py": "a parameter in an error message",
 }
 """Modules that may format or round floats by themselves, and what these are."""
 

@@ -69,6 +69,6 @@ def test_a_store_of_another_width_is_our_error_in_a_baseline():
 
 
 def test_a_masked_query_is_refused():
-    fairer = EmbeddingMitigator(features="linear").fit(E.X, sensitive_features=E.s)
+    fairer = EmbeddingMitigator().fit(E.X, sensitive_features=E.s)
     with pytest.raises(RowTypeError, match="query has 1 masked"):
         fairer.rank(np.ma.masked_array(E.text[0], mask=np.arange(6) == 2), E.X)

@@ -44,8 +44,7 @@ ESTIMATORS = {
     "FairerCLIP, prompts": lambda: small(decision="prompts"),
     "FairerCLIP, nystroem": lambda: small(kernel="nystroem", n_features=20, dtype="float32"),
     "FairerCLIP, linear": lambda: small(kernel="linear"),
-    "EmbeddingMitigator": lambda: EmbeddingMitigator(features="linear", random_state=0),
-    "EmbeddingMitigator, rbf": lambda: EmbeddingMitigator(features="rbf", n_features=40, random_state=0),
+    "EmbeddingMitigator": EmbeddingMitigator,
     **{
         name: _baseline(name)
         for name in ("ZeroShot", "LinearProbe", "OrthProj", "OrthCali", "LEACE", "WiSE", "JTT", "DFR")
@@ -236,9 +235,7 @@ PROMPTS = {
     "queries": lambda T: plain_model("EmbeddingMitigator").scores(E.X, T),
     "transform_text": lambda T: plain_model("FairerCLIP, prompts").transform_text(T),
     "validation rows": lambda T: fitted("LinearProbe", E.X, validation=(T, [0, 1], [0, 1])).scores(E.X),
-    "labelled rows": lambda T: (
-        EmbeddingMitigator(features="linear").fit(E.X, labelled=(T, [0, 1])).transform(E.X)
-    ),
+    "labelled rows": lambda T: EmbeddingMitigator().fit(E.X, labelled=(T, [0, 1])).transform(E.X),
 }
 """Calls with two rows that are not X: prompts, queries, a few labelled rows."""
 

@@ -27,9 +27,7 @@ MODELS = ("FairerCLIP", "FairerCLIP, prompts", "EmbeddingMitigator", "LEACE")
 
 def fitted(name):
     if name == "EmbeddingMitigator":
-        return EmbeddingMitigator(features="rbf", n_features=60, random_state=0).fit(
-            E.X, sensitive_features=E.s
-        )
+        return EmbeddingMitigator().fit(E.X, sensitive_features=E.s)
     if name == "LEACE":
         return baselines.LEACE().fit(E.X, text=E.text, sensitive_features=E.s)
     decision = "prompts" if name.endswith("prompts") else "target"

@@ -204,7 +204,6 @@ def with_queries(taus=3, tau_zs=2):
     results = two_class(taus, tau_zs)
     source = {"given": False, "reader": "prompts and labelled rows", "labelled_rows": 40}
     mitigator = {
-        "features": "probabilities",
         "rows": 3000,
         "attributes": {"background": source},
         "strengths": {"background": 0.9},

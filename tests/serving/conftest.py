@@ -29,7 +29,7 @@ def classifier(rows):
 def mitigator(rows):
     from fairerclip import EmbeddingMitigator
 
-    return EmbeddingMitigator(features="linear").fit(rows.X, sensitive_text=rows.sensitive_text)
+    return EmbeddingMitigator().fit(rows.X, sensitive_text=rows.sensitive_text)
 
 
 @pytest.fixture(scope="session")

@@ -130,7 +130,7 @@ def test_a_model_is_ready_after_a_first_call(serve_model, rows):
             gate.wait(30)
             return super().transform(X)
 
-    model = Slow(features="linear").fit(rows.X, sensitive_features=rows.s)
+    model = Slow().fit(rows.X, sensitive_features=rows.s)
     with serve_model(model) as asked:
         try:
             assert asked.get("/healthz").status == 200

@@ -102,7 +102,7 @@ def test_another_model_in_the_same_folder_is_told_by_its_digest(mitigator, rows,
     settings = ServiceSettings(mitigator.save(tmp_path / "model"))
     identity = load_served(settings).identity
     assert load_served(settings, identity).identity == identity
-    other = EmbeddingMitigator(features="linear").fit(rows.X[:200], sensitive_text=rows.sensitive_text)
+    other = EmbeddingMitigator().fit(rows.X[:200], sensitive_text=rows.sensitive_text)
     other.save(tmp_path / "model", overwrite=True)
     with pytest.raises(ModelFileError) as raised:
         load_served(settings, identity)

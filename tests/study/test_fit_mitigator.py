@@ -41,7 +41,7 @@ def unprompted(task, *names):
 
 def test_sensitive_values_come_from_prompts_and_labelled_validation_rows(portraits):
     trained = fit_mitigator(Experiment.of(portraits, ["sex"]))
-    expected = EmbeddingMitigator(random_state=0).fit(
+    expected = EmbeddingMitigator().fit(
         portraits.train.X,
         sensitive_text=dict(zip(("female", "male"), portraits.sensitive["sex"].text, strict=True)),
         labelled=(portraits.val.X, np.array(["female", "male"])[portraits.val.s["sex"]]),
@@ -109,7 +109,7 @@ def test_free_queries_are_measured_and_those_about_s_are_left_out(portraits):
     result = mitigator_result(experiment, fit_mitigator(experiment))
     assert (result.rankings[0].queries, result.rankings[0].left_alone) == (3, 1)
     assert any("not mitigated: 1" in note for note in result.notes)
-    assert result.as_dict()["strength"] == {"sex": 1.0}
+    assert result.as_dict()["strength"] == {"sex": 0.93}
 
 
 def test_a_classification_task_has_a_group_report_too():
@@ -131,7 +131,7 @@ def test_a_collection_is_fitted_on_with_the_labelled_rows_of_the_task(portraits)
     for labels, splits in ((None, ("train", "val")), ("none", ("val",))):
         trained = fit_mitigator(experiment, labels=labels, collection=collection)
         rows = [portraits.splits[name] for name in splits]
-        expected = EmbeddingMitigator(random_state=0).fit(
+        expected = EmbeddingMitigator().fit(
             portraits.test.X,
             sensitive_text=dict(zip(names, portraits.sensitive["sex"].text, strict=True)),
             labelled=(

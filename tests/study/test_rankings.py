@@ -194,7 +194,7 @@ def test_what_cannot_be_compared_is_refused(gallery):
 def test_the_mitigator_of_a_comparison_is_that_of_a_fit(gallery):
     given = RankingTask.of(gallery)
     model = given.fit(MITIGATOR, {"strength": 0.6}, 0)
-    alone = EmbeddingMitigator(0.6, random_state=0).fit(
+    alone = EmbeddingMitigator(0.6).fit(
         gallery.task.train.X,
         sensitive_text={
             "sex": dict(zip(("female", "male"), gallery.task.sensitive["sex"].text, strict=True))

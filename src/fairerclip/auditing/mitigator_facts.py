@@ -23,7 +23,6 @@ def mitigator_section(mitigator: EmbeddingMitigator, X: Any = None) -> Mitigator
         names = [f"term {place}" for place in range(1, len(fitted.strengths) + 1)]
     drift = () if X is None else tuple(message for _, message in mitigator.drift(X).warnings)
     return MitigatorSection(
-        features=str(diagnostics["features"]),
         rows=fitted.summary.rows.rows,
         attributes={attribute.name: _source(attribute.record) for attribute in fitted.attributes},
         strengths=dict(zip(names, fitted.strengths, strict=True)),
@@ -48,7 +47,7 @@ def strength_text(section: MitigatorSection) -> str:
 
     Examples
     --------
-    >>> strength_text(MitigatorSection(features="linear", rows=9, attributes={}, strengths={"sex": 1.0}, remaining={}))
+    >>> strength_text(MitigatorSection(rows=9, attributes={}, strengths={"sex": 1.0}, remaining={}))
     '1'
     """
     strengths = section.strengths
@@ -67,11 +66,10 @@ def _from(attribute: str, source: SensitiveSource) -> str:
     learned = "" if source.reader is None else source.reader
     if source.labelled_rows is not None:
         learned = learned.replace("labelled rows", f"{source.labelled_rows} labelled rows")
-    how = f"by a reader learned from {learned.replace('prompts', 'its prompts')}"
     if source.given:
-        new = f"; those of other rows are read {how}" if learned else ""
-        return f"{name}: the values of the rows of the fit were given{new}."
-    return f"{name}: values are read {how if learned else 'in a way that is not recorded'}."
+        return f"{name}: the values of the rows of the fit were given."
+    how = f"by a reader learned from {learned.replace('prompts', 'its prompts')}" if learned else ""
+    return f"{name}: values are read {how or 'in a way that is not recorded'}."
 
 
 def remaining_sentence(section: MitigatorSection) -> str:
@@ -85,9 +83,9 @@ def remaining_sentence(section: MitigatorSection) -> str:
 
 
 def mitigator_sentences(section: MitigatorSection) -> list[str]:
-    """Return sentences on what a mitigator is: rows, strength, features, sources of S, dependence left."""
+    """Return sentences on what a mitigator is: rows, strength, sources of S, dependence left."""
     about = (
-        f"It maps embeddings into their own space, for any query: strength {strength_text(section)}, features "
-        f"{section.features}, fitted on {section.rows} rows."
+        f"It maps embeddings into their own space, for any query: strength {strength_text(section)}, fitted on "
+        f"{section.rows} rows."
     )
     return [about, *source_sentences(section), remaining_sentence(section)]

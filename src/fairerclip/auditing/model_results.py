@@ -60,8 +60,8 @@ class TuningSection(Part):
 class SensitiveSource(Part):
     """Where a mitigator has the values of one attribute from.
 
-    ``given`` tells whether the values of the rows of the fit were given; ``reader`` is what its reader of other rows
-    was learned from, and ``labelled_rows`` the number of labelled rows among that.
+    ``given`` tells whether the values of the rows of the fit were given; if not, ``reader`` is what their reader was
+    learned from, and ``labelled_rows`` the number of labelled rows among that.
     """
 
     given: Boolean
@@ -76,7 +76,6 @@ class MitigatorSection(Part):
     differences between the rows of the fit and the audited rows.
     """
 
-    features: Text
     rows: Count
     attributes: Keyed[SensitiveSource]
     strengths: Keyed[Share]

@@ -152,7 +152,7 @@ def _fit_embedding(
     named: dict[str, Any] = {} if given.strength is None else {"strength": given.strength}
     if given.memory_budget is not None:
         named["memory_budget"] = given.memory_budget
-    start = EmbeddingMitigator(**{"random_state": given.seed or 0, **parameters}).set_params(**named)
+    start = EmbeddingMitigator(**parameters).set_params(**named)
     on_cluster = experiment_on(given.cluster, experiment)
     with show.warnings_as_lines() as warned, show.progress("strengths") as progress, on_cluster as placed:
         trained = fit_mitigator(

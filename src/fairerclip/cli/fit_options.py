@@ -92,7 +92,7 @@ MaxSeconds = Annotated[
 Strength = Annotated[
     float | None,
     typer.Option(
-        help="With --method embedding: strength of the mitigation, from 0 (nothing changes) to 1. Default: 1."
+        help="With --method embedding: strength of the mitigation, from 0 (nothing changes) to 1. Default: 0.93."
     ),
 ]
 Collection = Annotated[

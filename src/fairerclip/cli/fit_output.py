@@ -125,13 +125,13 @@ class Printing:
         from fairerclip.auditing.fit_answer import mitigator_answer
         from fairerclip.report.fit_tables import rankings_table, strength_table
 
-        trained, split, notes = result.trained, result.split, held_rows(result.trained.mitigator)
+        trained, split = result.trained, result.split
         answer = None
         if result.rankings and split:
             answer = mitigator_answer(result.rankings, split, chosen=trained.path is not None)
         if self.json:
             values = result.as_dict()
-            values["notes"] = [*(self.read.notes or ()), *values["notes"], *notes]
+            values["notes"] = [*(self.read.notes or ()), *values["notes"]]
             values["recommendation"] = None if answer is None else answer.model_dump()
             show.print_json({**values, "model": str(self.output), "warnings": [*self.read.warnings, *warned]})
             return
@@ -145,7 +145,7 @@ class Printing:
         if trained.path is not None and self.verbose:
             show.put(show.rendered(strength_table(trained.path, trained.mitigator.strength)))
         # Harms and limits are always printed.
-        for sentence in (*result.notes, *notes, *(trained.sentences if self.verbose else ())):
+        for sentence in (*result.notes, *(trained.sentences if self.verbose else ())):
             show.say(sentence)
         show.say(f"EmbeddingMitigator: strength {trained.strength_text}; written to {self.output}")
         self._rest()

@@ -165,10 +165,8 @@ def _check_length(column: SensitiveColumn, n: int, name: str) -> None:
         raise ShapeError(f"{name} has {n} rows but sensitive attribute {column.name!r} has {found}")
 
 
-def resolve_attribute(
-    name: str, given: Given, X: Any, sample: Ints, *, needs_reader: bool
-) -> MitigatedAttribute:
-    """Return an attribute with its reader, which is learned from all that is known about it.
+def resolve_attribute(name: str, given: Given, X: Any, sample: Ints) -> MitigatedAttribute:
+    """Return an attribute; where values of rows are unknown, with a reader learned from all that is known about it.
 
     ``sample`` are the numbers of rows of X (unit rows) from which the distribution of the cosines is estimated.
     """
@@ -180,10 +178,8 @@ def resolve_attribute(
     column, labels = recode(column, name, values), recode(labels, name, values)
     groups = None if prompts is None else prompts.groups
     n_known = 0 if column is None or column.codes is None else int((column.codes >= 0).sum())
-    complete = column is not None and (column.soft is not None or n_known == int(X.shape[0]))
-    record: dict[str, Any] = {"source": "given", "rows": int(X.shape[0])} if complete else {}
-    if complete and not needs_reader:
-        return MitigatedAttribute(name, values, groups, None, record)
+    if column is not None and (column.soft is not None or n_known == int(X.shape[0])):
+        return MitigatedAttribute(name, values, groups, None, {"source": "given", "rows": int(X.shape[0])})
     rows, known = _known_rows(column, labels, given.labelled, X, len(values))
     if groups is not None and len(rows):
         check_order(
@@ -197,9 +193,9 @@ def resolve_attribute(
     if (known.sum(axis=0) > 0).sum() >= 2:
         reader, penalty = read_from_labels(name, values, groups, seen, rows, known)
         source = "labelled rows" if groups is None else "prompts and labelled rows"
-        record = {**record, "reader": source, "labelled_rows": len(rows), "penalty": penalty}
+        record: dict[str, Any] = {"reader": source, "labelled_rows": len(rows), "penalty": penalty}
     elif groups is not None:
-        reader, record = read_from_prompts(name, values, groups, seen), {**record, "reader": "prompts"}
+        reader, record = read_from_prompts(name, values, groups, seen), {"reader": "prompts"}
     else:
         raise LabelError(
             f"sensitive attribute {name!r} cannot be read: give its prompts (sensitive_text), or labelled rows of at "
@@ -261,7 +257,7 @@ def _known_rows(
     if column is not None and column.codes is not None:
         there = _spread(np.flatnonzero(column.codes >= 0))
         rows.append(to_numpy(X[there]))
-        known.append(np.eye(v)[column.codes[there]] if column.soft is None else column.soft[there])
+        known.append(np.eye(v)[column.codes[there]])
     return np.concatenate(rows), np.concatenate(known)
 
 

@@ -20,36 +20,30 @@ from fairerclip.embedding.attributes import read_given
 from fairerclip.embedding.collection_drift import CollectionDrift, CollectionSummary, compare_collections
 from fairerclip.embedding.fitted_map import FittedMap
 from fairerclip.embedding.query_meaning import QueryMeaning, check_queries, meaning_of, warn_of_sensitive
-from fairerclip.embedding.row_map import READ, EmbeddingMap, features_name
 from fairerclip.embedding.strength_path import StrengthPath, solve_strengths
 from fairerclip.embedding.sums import begin_sums, pass_options
 from fairerclip.errors import ParameterError, ShapeError, StateError
-from fairerclip.features import KERNELS
-from fairerclip.features.feature_map import check_n_features
 from fairerclip.model.details import forget_details
 from fairerclip.model.fitted import Ranking
 from fairerclip.model.parameters import SMALLEST_RIDGE
 from fairerclip.model.saving import SavedModel
 
-FEATURES = ("auto", *READ, *KERNELS)
+STRENGTH = 0.93
+"""Default strength: a little below 1, which keeps more of the order inside groups at little skew."""
 
 
 class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, BaseEstimator):
     """Map of embeddings into their own space, after which any query depends less on the sensitive attributes.
 
-    For every query q the score q·x is replaced by the function closest to it whose dependence on S is penalised. The
-    function is linear in q, so one map of the image embeddings serves all queries; text embeddings stay as they are.
+    For every query q the score q·x is replaced by the affine function closest to it whose dependence on S is penalised.
+    It is linear in q, so one affine map of the image embeddings serves all queries; text embeddings stay as they are.
     It mitigates the dependence on S; it does not make S unreadable.
 
     Parameters
     ----------
-    strength : float or mapping from attribute to float, default=1.0
+    strength : float or mapping from attribute to float, default=0.93
         Strength of the mitigation from 0, which changes nothing, to 1, after which the scores of every query are
         uncorrelated with S on the rows of the fit.
-    features : {"auto", "both", "probabilities", "linear", "rbf", "orthogonal", "nystroem", "exact"}
-        Features φ(x) of the subtracted part: the embeddings ("linear", one affine map), the probabilities of the
-        sensitive values, which change the order inside groups least ("probabilities"), or both together; the others are
-        kernel features. "auto" takes both, and "linear" if an attribute is a quantity.
     unit : bool, default=False
         Scale the mapped rows to unit length. Indexes of cosines need it; it costs a little skew and order.
     gamma : float, default=1e-4
@@ -61,10 +55,8 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
         Mitigate each attribute, or the combinations of their values.
     sensitive_kind : {"auto", "categorical", "continuous"}
         Kind of the attributes; "auto" takes floats with non-integer values for quantities.
-    n_features, bandwidth : int and float or str
-        Number of kernel features and their bandwidth, as in `FairerCLIP`.
-    missing_label, random_state : object, and int, RandomState or None
-        Label of an unknown sensitive value, besides None and NaN; seed of random kernel features.
+    missing_label : object
+        Label of an unknown sensitive value, besides None and NaN.
     memory_budget : int, str or None
         Memory for sums besides the rows and labels, in bytes or as "1GB"; None counts with what is free. It limits the
         number of threads of a fit, each of which has sums of its own, and changes the last digits.
@@ -72,7 +64,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
     Attributes
     ----------
     fitted_ : FittedMap
-        The map and sums over the rows of the fit; only features "nystroem" and "exact" keep single rows.
+        The map, and sums over the rows of the fit; nothing about a single row.
     n_features_in_ : int
         Width p of the embeddings.
     diagnostics_ : dict
@@ -80,9 +72,9 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
 
     Notes
     -----
-    docs/math.md#same-space has the derivation. A(x) = x − M_x(Δ + MᵀC⁻¹M)⁻¹MᵀC⁻¹(φ(x) − φ̄) with covariances M_x and M
-    of x and φ(x) with the labels of S. With linear features, strength 1 and γ → 0 it is least-squares concept erasure
-    (LEACE). O(n·(p + D)²) time in one pass over the rows, O((p + D)²) memory.
+    docs/math.md#same-space has the derivation. A(x) = x − M(Δ + MᵀC⁻¹M)⁻¹MᵀC⁻¹(x − x̄) with the covariance C of x and
+    the covariances M of x with the labels of S. With strength 1 and γ → 0 it is least-squares concept erasure (LEACE).
+    O(n·p²) time in one pass over the rows, O(p²) memory.
 
     Examples
     --------
@@ -90,7 +82,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
     >>> rng = np.random.default_rng(0)
     >>> s = rng.integers(2, size=400)
     >>> X = rng.normal(size=(400, 8)) + np.outer(2 * s - 1, np.eye(8)[0])
-    >>> fairer = EmbeddingMitigator(features="linear").fit(X, sensitive_features=s)
+    >>> fairer = EmbeddingMitigator(strength=1).fit(X, sensitive_features=s)
     >>> Z = fairer.transform(X)
     >>> bool(abs(Z[s == 0].mean(axis=0) - Z[s == 1].mean(axis=0)).max() < 1e-3)
     True
@@ -98,26 +90,20 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
 
     def __init__(
         self,
-        strength: Any = 1.0,
+        strength: Any = STRENGTH,
         *,
-        features: str = "auto",
         unit: bool = False,
         gamma: float = 1e-4,
         about: float | None = 0.4,
         sensitive_terms: str = "each",
         sensitive_kind: str = "auto",
-        n_features: int = 1000,
-        bandwidth: float | str = "median",
         missing_label: Any = None,
-        random_state: Any = None,
         memory_budget: int | str | None = None,
     ) -> None:
-        self.strength, self.features, self.unit = strength, features, unit
+        self.strength, self.unit = strength, unit
         self.gamma, self.about = gamma, about
         self.sensitive_terms, self.sensitive_kind = sensitive_terms, sensitive_kind
-        self.n_features, self.bandwidth = n_features, bandwidth
-        self.missing_label, self.random_state = missing_label, random_state
-        self.memory_budget = memory_budget
+        self.missing_label, self.memory_budget = missing_label, memory_budget
 
     # Fitting ------------------------------------------------------------------------------------
 
@@ -171,9 +157,9 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
     ) -> Self:
         """Add rows to the sums and update the map.
 
-        The first call learns how S is read, from its rows, prompts and labelled rows, and fixes the features; later
-        calls take rows and, where they are known, sensitive values. Unlike `fit` on all rows at once, a reader of S
-        therefore sees the first rows only.
+        The first call learns how S is read, from its rows, prompts and labelled rows; later calls take rows and, where
+        they are known, sensitive values. Unlike `fit` on all rows at once, a reader of S therefore sees the first rows
+        only, and there is none where the first call knew all values: later ones must give them, too.
         """
         first = not hasattr(self, "_sums")
         if first and hasattr(self, "fitted_"):
@@ -196,7 +182,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
         known = read_given(X.shape, *given, kind=self.sensitive_kind, missing_label=self.missing_label)
         params = self.get_params(deep=False)
         if reset:
-            self._sums = begin_sums(params, X, known)
+            self._sums = begin_sums(X, known, crossed=self.sensitive_terms == "intersection")
         how = pass_options(params, X, known, weight, progress=progress, checkpoint=checkpoint)
         self._sums.add(X, known, weight, rows, how)
         self._factored = self._sums.factor(self.gamma)
@@ -209,7 +195,7 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
         remaining = factored.space.remaining(strengths)
         forget_details(self)
         self.fitted_ = FittedMap(
-            EmbeddingMap(sums.features, sums.linear, factored.space.at(strengths)),
+            factored.space.at(strengths),
             tuple(sums.attributes),
             tuple(strengths),
             tuple(remaining),
@@ -217,7 +203,6 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
         )
         self.diagnostics_ = {
             "attributes": {a.name: dict(a.record) for a in sums.attributes},
-            "features": features_name(sums.features, linear=sums.linear),
             "remaining": dict(zip(sums.terms, remaining, strict=True)),
             "rows": factored.summary.rows.rows,
         }
@@ -337,12 +322,10 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
     # Checks -------------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        check_choice("features", self.features, FEATURES)
         check_choice("unit", self.unit, (True, False))
         check_choice("sensitive_terms", self.sensitive_terms, ("each", "intersection"))
         check_choice("sensitive_kind", self.sensitive_kind, ("auto", "categorical", "continuous"))
         check_interval("gamma", self.gamma, SMALLEST_RIDGE, LARGEST, "[]")
-        check_n_features(self.n_features)
         as_bytes(self.memory_budget)
         if self.about is not None:
             check_interval("about", self.about, 0, 1, "[]", " or None")

@@ -1,7 +1,7 @@
 """Contents of the file of a fitted `EmbeddingMitigator`.
 
 `fairerclip.model.archive` has the format that all models share. The files hold sums over all rows of the fit, and
-nothing about a single row, except that features "nystroem" and "exact" keep rows as landmarks.
+nothing about a single row.
 """
 
 from __future__ import annotations
@@ -17,17 +17,9 @@ from fairerclip._util.types import Floats
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.embedding.attributes import MitigatedAttribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
-from fairerclip.embedding.fitted_map import FittedMap
-from fairerclip.embedding.row_map import (
-    READ,
-    EmbeddingMap,
-    ProbabilityFeatures,
-    features_name,
-    probability_features,
-)
+from fairerclip.embedding.fitted_map import EmbeddingMap, FittedMap
 from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.errors import ModelFileError
-from fairerclip.features import FeatureMap, array_names, features_from_arrays
 from fairerclip.model.contents import (
     Contents,
     Manifest,
@@ -42,23 +34,13 @@ from fairerclip.model.contents import (
     plain_value,
     refuse,
 )
-from fairerclip.solver.same_space import LowRankMap
 
 if TYPE_CHECKING:
     from fairerclip.embedding.mitigator import EmbeddingMitigator
 
-STATE = ("attributes", "features", "probability_scale", "strengths", "remaining", "n_rows")
+STATE = ("attributes", "strengths", "remaining", "n_rows")
 NUMBERS = ("strengths", "remaining")
-ARRAYS = (
-    "mean",
-    "right",
-    "left",
-    "row_lengths",
-    "row_mean",
-    "collection_mean",
-    "collection_covariance",
-    "shares",
-)
+ARRAYS = ("mean", "right", "left", "row_lengths", "row_mean", "covariance", "shares")
 ATTRIBUTE_KEYS = {"name", "values", "prompts", "reads", "record"}
 MAX_ATTRIBUTES = 16
 ROUNDING = 1e-6
@@ -74,15 +56,14 @@ def contents(model: EmbeddingMitigator) -> Contents:
         raise ModelFileError(
             f"a file holds at most {MAX_ATTRIBUTES} attributes; got {len(fitted.attributes)}"
         )
-    part, summary = fitted.map.low_rank, fitted.summary
+    summary = fitted.summary
     arrays: dict[str, Any] = {
-        "mean": part.mean,
-        "right": part.right,
-        "left": part.left,
+        "mean": fitted.map.mean,
+        "right": fitted.map.right,
+        "left": fitted.map.left,
         "row_lengths": summary.rows.lengths,
         "row_mean": summary.rows.mean,
-        "collection_mean": summary.mean,
-        "collection_covariance": summary.covariance,
+        "covariance": summary.covariance,
         "shares": summary.shares,
     }
     for place, attribute in enumerate(fitted.attributes):
@@ -91,14 +72,9 @@ def contents(model: EmbeddingMitigator) -> Contents:
             arrays[f"reader{place}.intercepts"] = attribute.reader.intercepts
         if attribute.prompts is not None:
             arrays[f"prompts{place}"] = np.concatenate(attribute.prompts)
-    features = fitted.map.features
-    if features is not None and not isinstance(features, ProbabilityFeatures):
-        arrays |= {f"features.{name}": array for name, array in features.to_arrays().items()}
     tensors = {name: np.ascontiguousarray(array, dtype=np.float64) for name, array in arrays.items()}
     state = {
         "attributes": [_described(attribute) for attribute in fitted.attributes],
-        "features": features_name(features, linear=fitted.map.linear),
-        "probability_scale": features.scale if isinstance(features, ProbabilityFeatures) else None,
         "strengths": list(fitted.strengths),
         "remaining": list(fitted.remaining),
         "n_rows": summary.rows.rows,
@@ -109,9 +85,7 @@ def contents(model: EmbeddingMitigator) -> Contents:
 def _parameters(model: EmbeddingMitigator) -> Manifest:
     out: Manifest = {}
     for name, value in model.get_params(deep=False).items():
-        if name == "random_state" and not isinstance(value, (int, np.integer, type(None))):
-            out[name] = None  # a generator's state is not part of the model
-        elif name == "strength" and isinstance(value, Mapping):
+        if name == "strength" and isinstance(value, Mapping):
             out[name] = {str(k): plain_value(v, "strength") for k, v in value.items()}
         else:
             out[name] = plain_value(value, f"parameter {name}")
@@ -142,7 +116,7 @@ def class_of(kind: str) -> type[EmbeddingMitigator]:
 def _check_values(path: Path, saved: Contents) -> None:
     state = saved.state
     check_state(path, state, STATE)
-    listed, n_rows, scale = (state[key] for key in ("attributes", "n_rows", "probability_scale"))
+    listed, n_rows = state["attributes"], state["n_rows"]
     valid = {
         "attributes": isinstance(listed, list)
         and len(listed) <= MAX_ATTRIBUTES
@@ -150,8 +124,6 @@ def _check_values(path: Path, saved: Contents) -> None:
         and len({str(entry["name"]) for entry in listed}) == len(listed),
         "classes": saved.classes == [],
         "n_rows": type(n_rows) is int and n_rows > 0,
-        "probability_scale": (type(scale) is float and 0 < scale <= 1) == (state["features"] == "both")
-        and (scale is None or state["features"] == "both"),
         "diagnostics": isinstance(saved.diagnostics, dict),
         **{
             name: isinstance(v, list) and all(type(x) is float and 0 <= x for x in v)
@@ -164,12 +136,10 @@ def _check_values(path: Path, saved: Contents) -> None:
 def check_names(path: Path, saved: Contents, names: Collection[str]) -> None:
     """Raise for an impossible state, and for missing or unknown tensors."""
     _check_values(path, saved)
-    kind, needed = saved.state["features"], [*ARRAYS]
+    needed = [*ARRAYS]
     for place, entry in enumerate(saved.state["attributes"]):
         needed += [f"reader{place}.weights", f"reader{place}.intercepts"] if entry["reads"] else []
         needed += [f"prompts{place}"] if entry["prompts"] is not None else []
-    if kind != "linear" and kind not in READ:
-        needed += [f"features.{name}" for name in array_names(kind)]
     compare_names(path, names, needed)
 
 
@@ -183,26 +153,19 @@ def build(cls: type[M], path: Path, saved: Contents) -> M:
     model = make(path, cls, dict(saved.parameters))
     model._check_parameters()
     crossed = model.sensitive_terms == "intersection"
-    scale = state["probability_scale"]
-    features = _features(state["features"], scale, attributes, rest, p, crossed=crossed)
     sizes = term_sizes(attributes, crossed=crossed)
     refuse(path, {name: len(state[name]) == len(sizes) for name in NUMBERS})
-    low_rank = LowRankMap(tensors["mean"], tensors["right"], tensors["left"])
-    linear = state["features"] in ("linear", "both")
-    D = (p if linear else 0) + (0 if features is None else features.n_features)
-    k = low_rank.left.shape[0]
-    shapes = {"mean": (D,), "right": (D, k), "left": (k, p), "row_lengths": (3,), "row_mean": (p,)}
-    shapes |= {"collection_mean": (p,), "collection_covariance": (p, p), "shares": (sum(sizes),)}
+    k = len(tensors["left"])
+    shapes = {"mean": (p,), "right": (p, k), "left": (k, p), "row_lengths": (3,), "row_mean": (p,)}
+    shapes |= {"covariance": (p, p), "shares": (sum(sizes),)}
     wrong = [name for name, shape in shapes.items() if tensors[name].shape != shape]
     if wrong:
         raise ModelFileError(f"{path}: the tensors do not fit together ({wrong})")
     _check_summary(path, tensors, attributes, sizes)
     rows = RowSummary(state["n_rows"], tensors["row_lengths"], tensors["row_mean"])
-    summary = CollectionSummary(
-        rows, tensors["collection_mean"], tensors["collection_covariance"], tensors["shares"]
-    )
+    summary = CollectionSummary(rows, tensors["mean"], tensors["covariance"], tensors["shares"])
     model.fitted_ = FittedMap(
-        EmbeddingMap(features, linear, low_rank),
+        EmbeddingMap(tensors["mean"], tensors["right"], tensors["left"]),
         tuple(attributes),
         tuple(state["strengths"]),
         tuple(state["remaining"]),
@@ -220,7 +183,7 @@ def _check_summary(
     labelled = [attribute.values is not None for attribute in attributes]
     bounded = labelled if len(labelled) == len(sizes) else [all(labelled)] * len(sizes)
     shares = tensors["shares"][np.repeat(np.array(bounded, dtype=bool), np.array(sizes, dtype=np.int64))]
-    variances = np.diag(tensors["collection_covariance"])
+    variances = np.diag(tensors["covariance"])
     if (np.abs(shares - 0.5) > 0.5 + ROUNDING).any():
         raise ModelFileError(f"{path}: expected shares of sensitive values in [0, 1]")
     if (variances < -ROUNDING).any():
@@ -253,27 +216,3 @@ def _attribute(entry: Manifest, place: int, width: int, tensors: Tensors) -> Mit
             raise ModelFileError(f"the prompts of {name!r:.60} do not match its values")
         prompts = list(np.split(rows, np.cumsum(sizes)[:-1]))
     return MitigatedAttribute(name, array, prompts, reader, entry["record"])
-
-
-def _features(
-    kind: Any,
-    scale: float | None,
-    attributes: list[MitigatedAttribute],
-    tensors: Tensors,
-    width: int,
-    *,
-    crossed: bool,
-) -> ProbabilityFeatures | FeatureMap | None:
-    if kind == "linear":
-        return None
-    if kind in READ:
-        readers = [attribute.reader for attribute in attributes if attribute.reader is not None]
-        if not readers or len(readers) != len(attributes):
-            raise ModelFileError("probabilities need a reader of each attribute")
-        return probability_features(readers, scale, crossed=crossed)
-    names = [name for name in tensors if name.startswith("features.")]
-    arrays = {name.partition(".")[2]: tensors.pop(name) for name in names}
-    features = features_from_arrays(str(kind), arrays)
-    if features.n_features_in != width:
-        raise ModelFileError(f"the features are for rows {features.n_features_in} wide, not {width}")
-    return features

@@ -25,7 +25,7 @@ from fairerclip.metrics.retrieval.top_rows import checked_cut, default_cut
 if TYPE_CHECKING:
     from fairerclip.embedding.mitigator import EmbeddingMitigator
 
-STRENGTHS = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
+STRENGTHS = (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.93, 0.98, 1.0)
 LOW_SHARE = 0.05
 """Quantile of the rank correlations over queries and groups that is reported beside their mean."""
 REPLICATES = 1000

@@ -1,4 +1,4 @@
-"""Sums over the rows of a mitigator's fit: moments of [x, φ(x), L], which merge and stream."""
+"""Sums over the rows of a mitigator's fit: moments of [x, L], which merge and stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.arrays import beside, cast
+from fairerclip._util.arrays import beside
 from fairerclip._util.checks import as_bytes
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import RowSummary, unit_view
@@ -20,24 +20,15 @@ from fairerclip.data.row_checkpoint import RowCheckpoint, digest, digest_rows, s
 from fairerclip.data.row_pass import sum_rows
 from fairerclip.embedding.attributes import Given, MitigatedAttribute, resolve_attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
-from fairerclip.embedding.row_map import PROBABILITY_SCALE, READ, ProbabilityFeatures, probability_features
-from fairerclip.errors import (
-    ConstantSensitiveWarning,
-    LabelError,
-    NoSensitiveWarning,
-    ParameterError,
-)
-from fairerclip.features import KERNELS, FeatureMap, make_features
-from fairerclip.features.feature_map import as_rng
+from fairerclip.embedding.same_space import SameSpace, factor_same_space
+from fairerclip.errors import ConstantSensitiveWarning, LabelError, NoSensitiveWarning
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
 from fairerclip.inputs.weights import check_weights
-from fairerclip.model.prepare import draw_seed
 from fairerclip.solver.moments import Moments
 from fairerclip.solver.rows import DEFAULT_PASSES, PassOptions, sum_threads
-from fairerclip.solver.same_space import SameSpace, factor_same_space
 
 SAMPLE_ROWS = 20_000
-"""Rows from which the distribution of the cosines with the prompts, and a bandwidth, are estimated."""
+"""Rows from which the distribution of the cosines with the prompts is estimated."""
 
 
 class Factored(NamedTuple):
@@ -49,30 +40,21 @@ class Factored(NamedTuple):
 
 @dataclass(eq=False)
 class MitigatorSums:
-    """Accumulator of the rows of a fit; attributes and features were fixed by the first rows.
+    """Accumulator of the rows of a fit; attributes were fixed by the first rows.
 
     Attributes
     ----------
     attributes : list of MitigatedAttribute
         Sensitive attributes that vary.
-    features : ProbabilityFeatures, FeatureMap or None
-        Features besides the embeddings.
-    linear : bool
-        Whether the embeddings are features.
     crossed : bool
         Whether the combinations of the attributes are one term.
     moments : Moments
-        Sums of [x, φ(x), L].
-    width : int
-        Width p of the embeddings.
+        Sums of [x, L].
     """
 
     attributes: list[MitigatedAttribute]
-    features: ProbabilityFeatures | FeatureMap | None
-    linear: bool
     crossed: bool
     moments: Moments
-    width: int
     rows: list[RowSummary] = field(default_factory=list)
 
     @property
@@ -98,18 +80,15 @@ class MitigatorSums:
         rows: RowSummary,
         how: PassOptions = DEFAULT_PASSES,
     ) -> None:
-        """Add rows X (n, p), and their summary, with what is known about them; O(n·(p + D)²) time, in blocks."""
+        """Add rows X (n, p), and their summary, with what is known about them; O(n·p²) time, in blocks."""
         unknown = [name for name in given.columns if name not in {a.name for a in self.attributes}]
         if unknown and self.rows:
             raise LabelError(f"{unknown} were not among the attributes of the first rows")
         weight = check_weights(sample_weight, int(X.shape[0]))
         known = [a.known(given.columns.get(a.name)) for a in self.attributes]
         width = self.moments.n_features
-        start = partial(
-            LabelledMoments,
-            *(self.attributes, self.features, self.crossed, width),
-            known=tuple(column is not None for column in known),
-        )
+        there = tuple(column is not None for column in known)
+        start = partial(LabelledMoments, self.attributes, self.crossed, width, known=there)
         columns = [weight, *(column for column in known if column is not None)]
         threads = sum_threads(width * width, how.memory_budget)
         if how.checkpoint is None:
@@ -123,30 +102,29 @@ class MitigatorSums:
         self.rows.append(rows)
 
     def factor(self, gamma: float) -> Factored:
-        """Return the factored problem; more rows may be added later. O((p + D)³) time."""
+        """Return the factored problem; more rows may be added later. O(p³) time."""
         moments = copy.deepcopy(self.moments).finalise()  # finalise uses up the buffer
-        space = factor_same_space(moments, self.width, self.sizes, gamma, linear=self.linear)
+        space = factor_same_space(moments, self.sizes, gamma)
         if moments.covariance is None:
             raise AssertionError("the covariance is accumulated")
-        p = self.width
-        shares = moments.mean[len(moments.mean) - sum(self.sizes) :]
+        p = len(space.mean)
         return Factored(
             space,
             CollectionSummary(
-                RowSummary.joined(self.rows), moments.mean[:p], moments.covariance[:p, :p], shares
+                RowSummary.joined(self.rows), space.mean, moments.covariance[:p, :p], moments.mean[p:]
             ),
         )
 
 
 class LabelledMoments:
-    """Accumulator of a pass: moments of [x, φ(x), L] of unit rows x.
+    """Accumulator of a pass: moments of [x, L] of unit rows x.
 
     Parameters
     ----------
-    attributes, features, crossed
+    attributes, crossed
         As in `MitigatorSums`.
     width : int
-        Number of columns of [x, φ(x), L].
+        Number of columns of [x, L].
     known : tuple of bool
         Whether each attribute has a column of known values.
     """
@@ -154,14 +132,13 @@ class LabelledMoments:
     def __init__(
         self,
         attributes: Sequence[MitigatedAttribute],
-        features: ProbabilityFeatures | FeatureMap | None,
         crossed: bool,
         width: int,
         *,
         known: tuple[bool, ...],
     ) -> None:
         self.moments = Moments(width, 0)
-        self._attributes, self._features, self._crossed, self._known = attributes, features, crossed, known
+        self._attributes, self._crossed, self._known = attributes, crossed, known
 
     def add(self, rows: Any, weight: Floats, *known: NDArray[Any]) -> None:
         """Add a block of unit rows (b, p), weights (b,), and the values of the attributes that have some."""
@@ -171,8 +148,6 @@ class LabelledMoments:
             for attribute, there in zip(self._attributes, self._known, strict=True)
         ]
         parts = [rows, beside(rows, self._labels(columns, len(rows)), rows.dtype)]
-        if self._features is not None:
-            parts.insert(1, cast(self._features.transform(rows), rows.dtype))
         self.moments.update_parts(parts, np.empty((len(rows), 0)), weight)
 
     def _labels(self, columns: Sequence[F64], b: int) -> F64:
@@ -207,12 +182,10 @@ def pass_options(
     budget = as_bytes(params["memory_budget"])
     if checkpoint is None:
         return PassOptions(budget, progress)
-    # Sums do not depend on the strength. Kernel features without a seed are others in every fit.
+    # Sums do not depend on the strength.
     own = {
         name: v for name, v in params.items() if name not in ("memory_budget", "strength", "about", "unit")
     }
-    if params["random_state"] is None and params["features"] in KERNELS and params["features"] != "linear":
-        own["random_state"] = draw_seed(None)
     columns = [(kind, name, c) for kind in ("columns", "labels") for name, c in getattr(given, kind).items()]
     values = [v for *key, c in columns for v in (key, f"{c.categories}", c.codes, c.values, c.soft)]
     texts = [v for name, found in given.prompts.items() for v in (name, found.values, *found.groups)]
@@ -223,33 +196,20 @@ def pass_options(
     )
 
 
-def begin_sums(params: Mapping[str, Any], X: Any, given: Given) -> MitigatorSums:
-    """Resolve the attributes and make the features from the first rows X (n, p)."""
+def begin_sums(X: Any, given: Given, *, crossed: bool) -> MitigatorSums:
+    """Resolve the attributes from the first rows X (n, p); ``crossed`` if their combinations are one term."""
     rows = unit_view(X)
     n, p = rows.shape
     sample = np.arange(0, n, max(1, -(-n // SAMPLE_ROWS)))
     quantities = [name for name, column in given.columns.items() if column.continuous]
-    kind = params["features"]
-    if kind == "auto":
-        kind = "linear" if quantities else "both"
-    if quantities and kind in READ:
-        raise ParameterError(
-            f"features={kind!r} needs categories, and {quantities[0]!r} is a quantity: use features='linear' "
-            "or a kernel, or bin it"
-        )
-    crossed = params["sensitive_terms"] == "intersection"
     if quantities and crossed:
         raise LabelError(f"an intersection needs categories; {quantities} are quantities: bin them first")
-    attributes = _resolved(given, rows, sample, needs_reader=kind in READ)
-    features = _features(kind, rows, sample, attributes, params)
-    width = (
-        p + (0 if features is None else features.n_features) + sum(term_sizes(attributes, crossed=crossed))
-    )
-    linear = features is None or kind == "both"
-    return MitigatorSums(attributes, features, linear, crossed, Moments(width, 0), p)
+    attributes = _resolved(given, rows, sample)
+    width = p + sum(term_sizes(attributes, crossed=crossed))
+    return MitigatorSums(attributes, crossed, Moments(width, 0))
 
 
-def _resolved(given: Given, rows: Any, sample: Ints, *, needs_reader: bool) -> list[MitigatedAttribute]:
+def _resolved(given: Given, rows: Any, sample: Ints) -> list[MitigatedAttribute]:
     """Return the attributes that vary; warn of the others, and if there is none."""
     if not given.names:
         warnings.warn(
@@ -267,7 +227,7 @@ def _resolved(given: Given, rows: Any, sample: Ints, *, needs_reader: bool) -> l
                 stacklevel=5,
             )
             continue
-        kept.append(resolve_attribute(name, given, rows, sample, needs_reader=needs_reader))
+        kept.append(resolve_attribute(name, given, rows, sample))
     return kept
 
 
@@ -279,24 +239,3 @@ def _is_constant(column: SensitiveColumn) -> bool:
     if values is None:
         return True
     return len(np.unique(values)) < 2 and not (column.codes is not None and (column.codes < 0).any())
-
-
-def _features(
-    kind: str,
-    rows: Any,
-    sample: Ints,
-    attributes: Sequence[MitigatedAttribute],
-    params: Mapping[str, Any],
-) -> ProbabilityFeatures | FeatureMap | None:
-    if kind == "linear" or not attributes:
-        return None
-    if kind in READ:
-        readers = [attribute.reader for attribute in attributes if attribute.reader is not None]
-        scale = PROBABILITY_SCALE if kind == "both" else None
-        return probability_features(readers, scale, crossed=params["sensitive_terms"] == "intersection")
-    return make_features(
-        *(kind, rows[sample]),
-        n_features=params["n_features"],
-        bandwidth=params["bandwidth"],
-        random_state=as_rng(params["random_state"]),
-    )

@@ -105,11 +105,6 @@ class Kernel(Step):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Products(Step):
-    """All products of an entry of the first value and one of the second: (n, a) and (n, b) → (n, a·b)."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Total(Step):
     """Sum of values of one shape."""
 

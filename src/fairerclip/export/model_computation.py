@@ -32,8 +32,6 @@ from fairerclip.baselines.sfid import SFID
 from fairerclip.baselines.spd import SPD
 from fairerclip.baselines.wise import WiSE
 from fairerclip.embedding.mitigator import EmbeddingMitigator
-from fairerclip.embedding.row_map import ProbabilityFeatures
-from fairerclip.embedding.value_reader import ValueReader
 from fairerclip.errors import ExportError
 from fairerclip.export.computation import (
     Affine,
@@ -42,7 +40,6 @@ from fairerclip.export.computation import (
     Kernel,
     Positive,
     Probabilities,
-    Products,
     Scaled,
 )
 from fairerclip.features import FeatureMap
@@ -180,7 +177,7 @@ def _of_features(
     features: FeatureMap,
     mean: F64,
     weight: F64,
-    bias: F64 | None,
+    bias: F64,
     length: float = 1.0,
 ) -> int:
     """Add ``(Φ(x) − mean) @ weight + bias``; ``length`` is that of a long row."""
@@ -198,7 +195,7 @@ def _of_features(
         centre = features.landmarks.mean(axis=0) * factor
         landmarks = features.landmarks * factor - centre
         kernel = found.add(Kernel, x, landmarks=landmarks, centre=centre, factor=factor, wide=True)
-        constant = -(mean @ weight) + (0.0 if bias is None else bias)
+        constant = bias - mean @ weight
         return found.add(Affine, kernel, weight=features.projection @ weight, bias=constant, wide=True)
     raise ExportError(f"features of type {type(features).__name__} cannot be exported")
 
@@ -213,44 +210,14 @@ def _mitigator(model: EmbeddingMitigator) -> Computation:
 
 
 def _mitigated(found: Computation, x: int, model: EmbeddingMitigator) -> int:
-    """Add the map of a mitigator, ``x − (φ(x) − mean)·right·left``, of unit rows."""
+    """Add the map of a mitigator, ``x − (x − mean)·right·left``, of unit rows."""
     fitted = model.fitted_.map
-    mean, right, left = fitted.low_rank.mean, fitted.low_rank.right, fitted.low_rank.left
-    if not right.size:  # nothing to mitigate
+    if not fitted.right.size:  # nothing to mitigate
         return x
-    split = found.width if fitted.linear else 0
-    terms = []
-    if fitted.linear:
-        terms.append(found.add(Affine, x, weight=right[:split], centre=mean[:split]))
-    if isinstance(fitted.features, ProbabilityFeatures):
-        terms += _of_probabilities(found, x, fitted.features, mean[split:], right[split:])
-    elif fitted.features is not None:
-        terms.append(_of_features(found, x, fitted.features, mean[split:], right[split:], None))
-    change = found.add(Affine, found.total(*terms), weight=-left)
+    removed = found.add(Affine, x, weight=fitted.right, centre=fitted.mean)
+    change = found.add(Affine, removed, weight=-fitted.left)
     mapped = found.total(x, change)
     return found.unit(mapped) if model.unit else mapped
-
-
-def _of_probabilities(
-    found: Computation, x: int, features: ProbabilityFeatures, mean: F64, right: F64
-) -> list[int]:
-    """Add a term for each block of probabilities."""
-    terms, start = [], 0
-    for block in features.readers:
-        probabilities = [_probabilities(found, x, reader) for reader in block]
-        joint, size = probabilities[0], len(block[0].values)
-        for reader, other in zip(block[1:], probabilities[1:], strict=True):
-            joint, size = found.add(Products, joint, other), size * len(reader.values)
-        scale = 1.0 if features.scale is None else features.scale * math.sqrt(size)
-        part = slice(start, start + size)
-        terms.append(found.add(Affine, joint, weight=scale * right[part], centre=mean[part] / scale))
-        start += size
-    return terms
-
-
-def _probabilities(found: Computation, x: int, reader: ValueReader) -> int:
-    logits = found.add(Affine, x, weight=reader.weights, bias=reader.intercepts)
-    return found.add(Probabilities, logits)
 
 
 # Baselines ------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from fairerclip.export.computation import (
     Kernel,
     Positive,
     Probabilities,
-    Products,
     Scaled,
     Step,
     Total,
@@ -138,12 +137,6 @@ class _Graph:
                 return self._node("Softmax", self._node("Mul", x[0], factor), axis=1)
             case Kernel():
                 return self._kernel(name, x[0], constants, step)
-            case Products():
-                left, right = (
-                    self._node("Unsqueeze", value, self._axes(f"{name}_axis{axis}", axis))
-                    for value, axis in zip(x, (2, 1), strict=True)
-                )
-                return self._node("Flatten", self._node("Mul", left, right), axis=1)
             case Total():
                 return self._node("Sum", *x)
         raise ExportError(f"there is no ONNX form of {type(step).__name__}")

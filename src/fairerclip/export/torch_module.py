@@ -15,7 +15,6 @@ from fairerclip.export.computation import (
     Kernel,
     Positive,
     Probabilities,
-    Products,
     Scaled,
     Step,
     Total,
@@ -128,8 +127,6 @@ def _render(step: Step, x: list[Tensor], constants: dict[str, Tensor]) -> Tensor
             squares = rows.square().sum(dim=1, keepdim=True) / 2
             near = rows @ constants["landmarks"] - constants["halves"] - squares
             return torch.exp(2 * near.clamp(max=0))
-        case Products():
-            return (x[0].unsqueeze(2) * x[1].unsqueeze(1)).flatten(1)
         case Total():
             return sum(x[1:], start=x[0])
     raise ExportError(f"there is no torch form of {type(step).__name__}")

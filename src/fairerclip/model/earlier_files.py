@@ -1,6 +1,6 @@
-"""Reading of models that were saved before format version 7: three layouts, which load for ever and answer as they did.
+"""Reading of models that were saved before format version 7: two layouts, which load for ever and answer as they did.
 
-Each kind of model had files and a numbering of its own: `FairerCLIP` versions 2 to 6, baselines 1 to 5, mitigators 1.
+Each kind of model had files and a numbering of its own: `FairerCLIP` versions 2 to 6, baselines 1 to 5.
 They have one digest of all tensors. They are read into the same `Contents` as present files, with the parameters
 under their present names. Nothing of this is written any more.
 """
@@ -71,7 +71,7 @@ class Layout:
         """Return the keys of a manifest of a version."""
         shared = {"format", "format_version", "fairerclip_version", "parameters", "n_features_in", "sha256"}
         shared |= {"feature_names_in", "diagnostics", "tensor_bytes", "manifest_sha256"}
-        shared |= set() if self.kind == "EmbeddingMitigator" else {"classes"}
+        shared |= {"classes"}
         shared |= set() if self.kind else {"baseline"}
         later = [names for since, names in self.added.items() if since > version]
         return (shared | {*self.state}).difference(*later)
@@ -185,10 +185,6 @@ def _without_seconds(parameters: Manifest) -> Manifest:
     return kept
 
 
-def _unchanged(kind: str, version: int, params: Manifest, state: Manifest) -> tuple[Manifest, Manifest]:
-    return params, state
-
-
 LAYOUTS = {
     "fairerclip-model": Layout(
         *("model", 2, 6, MANIFEST, TENSORS, ("F64",)),
@@ -203,13 +199,6 @@ LAYOUTS = {
         },
         update=_update_model,
         kind="FairerCLIP",
-    ),
-    "fairerclip-mitigator": Layout(
-        *("mitigator", 1, 1, "mitigator.json", "mitigator.safetensors", ("F64",)),
-        state=("attributes", "features", "probability_scale", "strengths", "remaining", "n_rows"),
-        added={},
-        update=_unchanged,
-        kind="EmbeddingMitigator",
     ),
     "fairerclip-baseline": Layout(
         *("baseline", 1, 5, "model.json", "arrays.safetensors", ("F32", "F64")),

@@ -315,7 +315,7 @@ def _model(results: AuditResults) -> Iterable[Row]:
         return
     about = {"method": subject(model), "paper": model.paper, "source": model.source, "labels": model.labels}
     mitigator = model.mitigator
-    facts: Row = {} if mitigator is None else {"features_": mitigator.features, "rows_": mitigator.rows}
+    facts: Row = {} if mitigator is None else {"rows_": mitigator.rows}
     if mitigator is not None:
         facts |= {f"strength_ {name}": value for name, value in mitigator.strengths.items()}
         facts |= {f"remaining_ {name}": value for name, value in mitigator.remaining.items()}

@@ -27,12 +27,6 @@ SUMS_ONLY = (
     "To map a row, the probability of each sensitive value may be computed from its embedding; it is not kept. The "
     "saved mitigator holds sums over all rows of its fit: no value, score or embedding of a single person."
 )
-HOLDS_ROWS = (
-    "The saved mitigator holds embeddings of some rows of its fit, which its kernel features need: treat the file like "
-    "the images."
-)
-ROW_FEATURES = ("nystroem", "exact")
-"""Kernel features that are made of rows of the fit."""
 PEOPLE = (
     "A value that is read from an embedding is a guess about how a person looks. It may be wrong, most often for "
     "people whom the labels or prompts describe badly. Do not use it as a fact about anyone.",
@@ -93,8 +87,7 @@ def people(results: AuditResults) -> list[str]:
     mitigator = None if results.model is None else results.model.mitigator
     if mitigator is None:
         return []
-    stored = HOLDS_ROWS if mitigator.features in ROW_FEATURES else SUMS_ONLY
-    return [*source_sentences(mitigator), stored, *PEOPLE]
+    return [*source_sentences(mitigator), SUMS_ONLY, *PEOPLE]
 
 
 def is_learned(results: AuditResults) -> bool:

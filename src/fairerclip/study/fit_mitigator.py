@@ -216,7 +216,7 @@ def fit_mitigator(
         raise ParameterError(f"objective must be 'max_skew' or None; got {objective!r}")
     floor = FLOOR if floor is None else floor
     check_interval("floor", floor, -1, 1, "[]")
-    start = EmbeddingMitigator(random_state=0) if mitigator is None else mitigator
+    start = EmbeddingMitigator() if mitigator is None else mitigator
     fitted = EmbeddingMitigator(**start.get_params(deep=False))
     known = _validation_groups(experiment) if objective is not None else None
     X, given = mitigator_arguments(experiment, labels, collection)

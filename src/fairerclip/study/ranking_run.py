@@ -23,7 +23,7 @@ from fairerclip.baselines.shared_solutions import shared_solutions
 from fairerclip.data import Split, Task, resplit
 from fairerclip.data.coded_labels import UNKNOWN
 from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.embedding.mitigator import EmbeddingMitigator
+from fairerclip.embedding.mitigator import STRENGTH, EmbeddingMitigator
 from fairerclip.embedding.strength_path import (
     LOW_SHARE,
     STRENGTHS,
@@ -50,7 +50,7 @@ MITIGATOR = Method(
     "none",
     "EmbeddingMitigator",
     {},
-    [{"strength": strength} for strength in sorted(STRENGTHS, reverse=True)],
+    [{"strength": strength} for strength in sorted(STRENGTHS, key=lambda s: (s != STRENGTH, -s))],
     seeded=False,
     needs_text=False,
     needs_sensitive=True,
@@ -97,7 +97,7 @@ class RankingTask:
     def of(cls, experiment: Experiment) -> RankingTask:
         """Read the sensitive values of the training rows, and leave out the queries that are about them."""
         X, given = mitigator_arguments(experiment, "none")
-        mitigator = EmbeddingMitigator(random_state=0).fit(X, **given)
+        mitigator = EmbeddingMitigator().fit(X, **given)
         names, text = queries_of(experiment)
         kept = mitigator.query_meaning(text).mitigated
         if kept.sum() < 2:
@@ -261,7 +261,7 @@ def _seconds_of_fit(method: Method, given: RankingTask, chosen: Parameters, seed
     started = time.perf_counter()
     if method.key == EMBEDDING:
         X, arguments = mitigator_arguments(given.experiment, "none")
-        EmbeddingMitigator(**chosen, random_state=0).fit(X, **arguments)
+        EmbeddingMitigator(**chosen).fit(X, **arguments)
     else:
         given.fit(method, chosen, seed)
     return time.perf_counter() - started
@@ -269,8 +269,8 @@ def _seconds_of_fit(method: Method, given: RankingTask, chosen: Parameters, seed
 
 def _size(model: Baseline) -> int:
     if isinstance(model, MitigatedZeroShot):
-        low_rank = model.mitigator_.fitted_.map.low_rank
-        return int(low_rank.mean.size + low_rank.right.size + low_rank.left.size)
+        fitted = model.mitigator_.fitted_.map
+        return int(fitted.mean.size + fitted.right.size + fitted.left.size)
     return count_parameters(model)
 
 

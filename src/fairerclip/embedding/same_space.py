@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, solve_triangular
 
 from fairerclip._util.types import F64
+from fairerclip.embedding.fitted_map import EmbeddingMap
 from fairerclip.errors import NotDefiniteError, ShapeError
 from fairerclip.solver.moments import MomentResult
 
@@ -17,42 +18,33 @@ RANK_TOLERANCE = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankMap:
-    """The map ``x − (φ(x) − mean)·right·left`` with mean (D,), right (D, k) and left (k, p)."""
-
-    mean: F64
-    right: F64
-    left: F64
-
-
-@dataclass(frozen=True, eq=False)
 class SameSpace:
     """A factored problem, from which the map of every strength follows by a k×k solve.
 
     Attributes
     ----------
-    mean : array of shape (D,)
-        Mean of the features.
-    half : array of shape (D, k)
-        P = R⁻¹M for C + γI = R Rᵀ, where M has the covariances of the features with the whitened labels.
-    factor : array of shape (D, D)
-        R, lower triangular.
+    mean : array of shape (p,)
+        Mean of the embeddings.
     cross : array of shape (p, k)
-        Covariances of the embeddings with the whitened labels.
+        M, the covariances of the embeddings with the whitened labels.
+    factor : array of shape (p, p)
+        R, lower triangular, with C + γI = R Rᵀ for the covariance C of the embeddings.
+    half : array of shape (p, k)
+        P = R⁻¹M.
     blocks : tuple of slice
         Columns of each sensitive attribute.
     """
 
     mean: F64
-    half: F64
-    factor: F64
     cross: F64
+    factor: F64
+    half: F64
     blocks: tuple[slice, ...]
 
-    def at(self, strengths: Sequence[float]) -> LowRankMap:
+    def at(self, strengths: Sequence[float]) -> EmbeddingMap:
         """Return the map of one strength per attribute: 0 leaves rows unchanged, 1 is τ → ∞; docs/math.md#same-space.
 
-        O(D²·k + D·k²) time.
+        O(p²·k + p·k²) time.
         """
         scale, rest = self._scales(strengths)
         used = scale > 0
@@ -62,16 +54,15 @@ class SameSpace:
             # (PᵀP + Δ)⁻¹Pᵀ from the singular values of [P; Δ^½], which does not square the condition number.
             U, s, Vt = np.linalg.svd(np.vstack([P, np.diag(np.sqrt(rest[used]))]), full_matrices=False)
             kept = s > RANK_TOLERANCE * s[0]
-            inverse = Vt[kept].T / s[kept] @ U[: len(P), kept].T  # (k', D)
+            inverse = Vt[kept].T / s[kept] @ U[: len(P), kept].T  # (k', p)
             solved = solve_triangular(self.factor, inverse.T, lower=True, trans="T")
             right[:, used] = solved * scale[used]
-        return LowRankMap(self.mean, right, np.ascontiguousarray(self.cross.T))
+        return EmbeddingMap(self.mean, right, np.ascontiguousarray(self.cross.T))
 
     def remaining(self, strengths: Sequence[float]) -> list[float]:
         """Return the share of Dep(x, S), Eq. (2), that is left on the rows of the fit, for each attribute."""
         solved = self.at(strengths)
-        readable = self.factor @ self.half  # Cov(φ, L) (D, k)
-        after = self.cross - (readable.T @ solved.right @ solved.left).T
+        after = self.cross - (self.cross.T @ solved.right @ solved.left).T
         shares = []
         for block in self.blocks:
             before = float(np.sum(self.cross[:, block] ** 2))
@@ -98,47 +89,38 @@ class SameSpace:
         return scale, rest
 
 
-def factor_same_space(
-    moments: MomentResult, width: int, sizes: Sequence[int], gamma: float, *, linear: bool
-) -> SameSpace:
-    """Factor the problem of docs/math.md#same-space from the moments of rows [x, ψ(x), L].
+def factor_same_space(moments: MomentResult, sizes: Sequence[int], gamma: float) -> SameSpace:
+    """Factor the problem of docs/math.md#same-space from the moments of rows [x, L]. O(p³) time.
 
     Parameters
     ----------
     moments : MomentResult
-        Moments of the rows [x (p), ψ(x), L (K)]; there may be no ψ.
-    width : int
-        Width p of the embeddings.
+        Moments of the rows [x (p), L (K)].
     sizes : sequence of int
         Number of columns of L of each attribute; they sum to K.
     gamma : float
         Ridge γ > 0 on the change of the function.
-    linear : bool
-        Whether the features are φ(x) = [x, ψ(x)], or ψ(x) alone.
     """
     C = moments.covariance
     K = int(sum(sizes))
-    if C is None or C.shape[0] < width + K:
-        raise ShapeError(f"moments of at least {width + K} columns are needed")
-    first = C.shape[0] - K
-    phi = slice(0 if linear else width, first)
-    whiteners, blocks, start, found = [], [], 0, 0
+    if C is None or C.shape[0] <= K:
+        raise ShapeError(f"moments of more than {K} columns are needed")
+    p = C.shape[0] - K
+    cross, blocks, start, width = [np.zeros((p, 0))], [], p, 0
     for size in sizes:
-        columns = slice(first + start, first + start + size)
+        columns = slice(start, start + size)
         whitener = _whitener(C[columns, columns])
-        whiteners.append((columns, whitener))
-        blocks.append(slice(found, found + whitener.shape[1]))
-        start, found = start + size, found + whitener.shape[1]
-    M = np.hstack([np.zeros((phi.stop - phi.start, 0)), *(C[phi, columns] @ V for columns, V in whiteners)])
-    cross = np.hstack([np.zeros((width, 0)), *(C[:width, columns] @ V for columns, V in whiteners)])
-    regularised = C[phi, phi] + gamma * np.eye(phi.stop - phi.start)
+        cross.append(C[:p, columns] @ whitener)
+        blocks.append(slice(width, width + whitener.shape[1]))
+        start, width = start + size, width + whitener.shape[1]
+    M = np.hstack(cross)
     try:
-        R = np.tril(cho_factor(regularised, lower=True)[0])
+        R = np.tril(cho_factor(C[:p, :p] + gamma * np.eye(p), lower=True)[0])
     except LinAlgError:
         raise NotDefiniteError(
-            f"the covariance of the features with γ = {gamma:g} is not positive definite: raise gamma"
+            f"the covariance of the embeddings with γ = {gamma:g} is not positive definite: raise gamma"
         ) from None
-    return SameSpace(moments.mean[phi], solve_triangular(R, M, lower=True), R, cross, tuple(blocks))
+    return SameSpace(moments.mean[:p], M, R, solve_triangular(R, M, lower=True), tuple(blocks))
 
 
 def _whitener(covariance: F64) -> F64:

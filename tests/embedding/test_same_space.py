@@ -8,25 +8,23 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
 from fairerclip.baselines.leace import erase
+from fairerclip.embedding.same_space import RANK_TOLERANCE, factor_same_space
 from fairerclip.errors import NotDefiniteError, ShapeError
 from fairerclip.solver.moments import Moments
-from fairerclip.solver.same_space import RANK_TOLERANCE, factor_same_space
 
 GAMMA = 1e-2
 
 
 class Problem:
-    """Rows x, features φ (none: linear; both: [x, φ]), label columns of each attribute, and weights; all naive."""
+    """Rows x, label columns of each attribute, and weights; all naive."""
 
-    def __init__(self, X, Phi, labels, weight=None, gamma=GAMMA, both=False):
+    def __init__(self, X, labels, weight=None, gamma=GAMMA):
         self.X, self.labels, self.gamma = X, labels, gamma
-        self.Phi = X if Phi is None else np.hstack([X, Phi]) if both else Phi
         w = np.ones(len(X)) if weight is None else weight
         self.w = w / w.sum()
-        rows = np.hstack([X, np.empty((len(X), 0)) if Phi is None else Phi, *labels])
+        rows = np.hstack([X, *labels])
         moments = Moments(rows.shape[1], 0).update(rows, np.empty((len(X), 0)), w).finalise()
-        sizes = [L.shape[1] for L in labels]
-        self.space = factor_same_space(moments, X.shape[1], sizes, gamma, linear=both or Phi is None)
+        self.space = factor_same_space(moments, [L.shape[1] for L in labels], gamma)
 
     def centred(self, A):
         return A - self.w @ A
@@ -45,17 +43,17 @@ class Problem:
 
     def taus(self, strengths):
         """τ = strength/(1 − strength)/ρ with ρ the largest eigenvalue of MᵀC⁻¹M."""
-        C = self.covariance(self.Phi, self.Phi) + self.gamma * np.eye(self.Phi.shape[1])
+        C = self.covariance(self.X, self.X) + self.gamma * np.eye(self.X.shape[1])
         out = []
         for L, strength in zip(self.whitened(), strengths, strict=True):
-            M = self.covariance(self.Phi, L)
+            M = self.covariance(self.X, L)
             rho = np.linalg.eigvalsh(M.T @ np.linalg.solve(C, M)).max(initial=0.0)
             out.append(strength / (1 - strength) / rho if rho > RANK_TOLERANCE**2 else 0.0)
         return out
 
     def objective(self, c, q, strengths):
-        """Σ w (f − q·x)² + γ‖f − f_q‖² + Σ τ‖Cov(f, L̃)‖² of f(x) = q·x − c·φ(x), all about the mean."""
-        change = self.centred(self.Phi) @ c
+        """Σ w (f − q·x)² + γ‖f − f_q‖² + Σ τ‖Cov(f, L̃)‖² of f(x) = q·x − c·x, all about the mean."""
+        change = self.centred(self.X) @ c
         f = self.centred(self.X) @ q - change
         value = self.w @ change**2 + self.gamma * c @ c
         for L, tau in zip(self.whitened(), self.taus(strengths), strict=True):
@@ -65,28 +63,28 @@ class Problem:
     def minimiser(self, q, strengths):
         """The coefficients of the change, by least squares on stacked rows."""
         root = np.sqrt(self.w)[:, None]
-        blocks = [root * self.centred(self.Phi), np.sqrt(self.gamma) * np.eye(self.Phi.shape[1])]
-        sides = [np.zeros(len(self.X)), np.zeros(self.Phi.shape[1])]
+        blocks = [root * self.centred(self.X), np.sqrt(self.gamma) * np.eye(self.X.shape[1])]
+        sides = [np.zeros(len(self.X)), np.zeros(self.X.shape[1])]
         for L, tau in zip(self.whitened(), self.taus(strengths), strict=True):
-            blocks.append(np.sqrt(tau) * self.covariance(L, self.Phi))
+            blocks.append(np.sqrt(tau) * self.covariance(L, self.X))
             sides.append(np.sqrt(tau) * self.covariance(L, self.X) @ q)
         return np.linalg.lstsq(np.vstack(blocks), np.concatenate(sides), rcond=None)[0]
 
     def coefficients(self, q, strengths):
-        """The same of the map: q·A(x) = q·x − c·(φ(x) − mean)."""
+        """The same of the map: q·A(x) = q·x − c·(x − mean)."""
         solved = self.space.at(strengths)
         return solved.right @ (solved.left @ q)
 
     def mapped(self, strengths):
         solved = self.space.at(strengths)
-        return self.X - (self.Phi - solved.mean) @ solved.right @ solved.left
+        return self.X - (self.X - solved.mean) @ solved.right @ solved.left
 
 
 def onehot(codes, v):
     return np.eye(v)[codes][:, 1:]
 
 
-def problem(seed=0, n=80, p=4, D=0, sizes=(2,), kind="hard", weighted=False, gamma=GAMMA, both=False):
+def problem(seed=0, n=80, p=4, sizes=(2,), kind="hard", weighted=False, gamma=GAMMA):
     """A random problem; attributes shift the rows, and kinds of labels are hard, soft or quantities."""
     rng = np.random.default_rng(seed)
     X, labels = rng.normal(size=(n, p)) @ rng.normal(size=(p, p)), []
@@ -99,23 +97,18 @@ def problem(seed=0, n=80, p=4, D=0, sizes=(2,), kind="hard", weighted=False, gam
             labels.append(rng.dirichlet(np.ones(v), size=n)[:, 1:] / 2 + onehot(codes, v) / 2)
         else:
             labels.append(onehot(codes, v))
-    Phi = np.tanh(X @ rng.normal(size=(p, D))) if D else None
-    return Problem(X, Phi, labels, rng.integers(4, size=n) + 0.5 if weighted else None, gamma, both)
+    return Problem(X, labels, rng.integers(4, size=n) + 0.5 if weighted else None, gamma)
 
 
 SHAPES = {
     "one binary attribute": {},
     "five values": {"sizes": (5,)},
     "several attributes": {"sizes": (2, 3, 4)},
-    "more label columns than features": {"sizes": (6,), "p": 3},
+    "more label columns than dimensions": {"sizes": (6,), "p": 3},
     "fewer rows than columns": {"n": 5, "p": 9},
-    "fewer rows than features": {"n": 12, "D": 20},
     "soft": {"kind": "soft", "sizes": (3, 2)},
     "a quantity": {"kind": "quantity"},
     "weights": {"weighted": True, "sizes": (3,)},
-    "features": {"D": 7, "sizes": (3, 2), "weighted": True},
-    "one feature": {"D": 1},
-    "embeddings and features": {"D": 3, "sizes": (3, 2), "both": True},
 }
 
 
@@ -128,7 +121,7 @@ def test_the_score_of_any_query_is_the_minimiser_found_by_least_squares(shape, s
         expected = made.minimiser(q, strengths)
         assert_allclose(made.coefficients(q, strengths), expected, atol=1e-8 * (1 + np.abs(expected).max()))
         scores = made.mapped(strengths) @ q
-        assert_allclose(scores, made.X @ q - made.centred(made.Phi) @ expected, atol=1e-7)
+        assert_allclose(scores, made.X @ q - made.centred(made.X) @ expected, atol=1e-7)
 
 
 def test_a_minimiser_by_gradient_descent_agrees():
@@ -142,14 +135,13 @@ def test_a_minimiser_by_gradient_descent_agrees():
     seed=st.integers(0, 10_000),
     n=st.integers(3, 30),
     p=st.integers(1, 6),
-    D=st.sampled_from([0, 0, 1, 5]),
     sizes=st.lists(st.integers(2, 4), min_size=1, max_size=3),
     kind=st.sampled_from(["hard", "soft", "quantity"]),
     strength=st.floats(0.01, 0.99),
 )
 @settings(max_examples=25, deadline=None, derandomize=True)
-def test_first_order_optimality_by_finite_differences(seed, n, p, D, sizes, kind, strength):
-    made = problem(seed=seed, n=n, p=p, D=D, sizes=sizes, kind=kind)
+def test_first_order_optimality_by_finite_differences(seed, n, p, sizes, kind, strength):
+    made = problem(seed=seed, n=n, p=p, sizes=sizes, kind=kind)
     rng = np.random.default_rng(seed)
     q, strengths = rng.normal(size=p), [strength] * len(sizes)
     c, step = made.coefficients(q, strengths), 1e-4
@@ -182,16 +174,8 @@ def test_strength_1_leaves_no_covariance_with_s_for_any_ridge(shape, gamma):
     assert max(made.space.remaining([1.0] * len(made.labels))) < 1e-20
 
 
-def test_with_features_strength_1_leaves_no_covariance_as_long_as_they_are_as_many_as_the_label_columns():
-    made = problem(n=300, p=6, D=4, sizes=(3, 2))
-    assert max(made.space.remaining([1.0, 1.0])) < 1e-20
-    few = problem(n=300, p=6, D=2, sizes=(3, 2))  # 2 features cannot take 3 columns off
-    assert max(few.space.remaining([1.0, 1.0])) > 1e-4
-
-
-@pytest.mark.parametrize("D", [0, 5])
-def test_the_dependence_that_is_left_falls_with_the_strength_and_is_the_one_that_is_told(D):
-    made = problem(n=200, p=5, D=D, sizes=(4,))
+def test_the_dependence_that_is_left_falls_with_the_strength_and_is_the_one_that_is_told():
+    made = problem(n=200, p=5, sizes=(4,))
     (L,) = made.whitened()
     before = np.sum(made.covariance(made.X, L) ** 2)
     told = []
@@ -215,7 +199,7 @@ def test_strengths_of_attributes_are_their_own():
     only_first = made.space.remaining([1.0, 0.0])
     assert only_first[0] < 1e-20
     assert only_first[1] > 0.3
-    alone = Problem(made.X, None, made.labels[:1])
+    alone = Problem(made.X, made.labels[:1])
     assert_allclose(made.mapped([1.0, 0.0]), alone.mapped([1.0]), atol=1e-12)
 
 
@@ -231,7 +215,7 @@ def test_labels_without_any_covariance_change_nothing_where_rounding_would_be_er
     half = rng.normal(size=(60, 5))
     # The same rows in both groups, summed in another order: covariances are rounding error, which has a direction too.
     X, s = np.vstack([half, half[::-1]]), np.arange(120) // 60
-    made = Problem(X, None, [onehot(s, 2)])
+    made = Problem(X, [onehot(s, 2)])
     assert np.abs(made.space.half).max() < 1e-10
     for strength in (0.5, 1.0):
         assert_array_equal(made.mapped([strength]), X)
@@ -243,15 +227,15 @@ def test_a_label_that_is_noise_beside_one_that_is_not_is_left_alone():
     half = rng.normal(size=(60, 5))
     X, s = np.vstack([half, half[::-1]]), np.arange(120) // 60
     other = (X[:, 0] > 0).astype(int)
-    both = Problem(X, None, [onehot(s, 2), onehot(other, 2)])
-    alone = Problem(X, None, [onehot(other, 2)])
+    both = Problem(X, [onehot(s, 2), onehot(other, 2)])
+    alone = Problem(X, [onehot(other, 2)])
     assert_allclose(both.mapped([1.0, 1.0]), alone.mapped([1.0]), atol=1e-10)
 
 
 def test_constant_and_repeated_label_columns_change_nothing_of_the_result():
     made = problem(n=100, p=5, sizes=(4,))
     (L,) = made.labels
-    padded = Problem(made.X, None, [np.column_stack([L, np.ones(100), L[:, 0], np.zeros(100)])])
+    padded = Problem(made.X, [np.column_stack([L, np.ones(100), L[:, 0], np.zeros(100)])])
     assert padded.space.blocks[0].stop == 3
     for strength in (0.5, 1.0):
         assert_allclose(padded.space.at([strength]).right.shape, (5, 3))
@@ -262,15 +246,15 @@ def test_constant_and_repeated_label_columns_change_nothing_of_the_result():
 def test_columns_in_another_base_span_the_same_labels():
     made = problem(n=100, p=5, sizes=(4,))
     (L,) = made.labels
-    other = Problem(made.X, None, [L @ np.random.default_rng(0).normal(size=(3, 3))])
+    other = Problem(made.X, [L @ np.random.default_rng(0).normal(size=(3, 3))])
     assert_allclose(other.mapped([0.6]), made.mapped([0.6]), atol=1e-9)
 
 
 def test_repeated_rows_are_weights():
     made = problem(n=40, p=4, sizes=(3,))
     counts = np.random.default_rng(0).integers(1, 4, size=40)
-    repeated = Problem(np.repeat(made.X, counts, axis=0), None, [np.repeat(made.labels[0], counts, axis=0)])
-    weighted = Problem(made.X, None, made.labels, counts.astype(float))
+    repeated = Problem(np.repeat(made.X, counts, axis=0), [np.repeat(made.labels[0], counts, axis=0)])
+    weighted = Problem(made.X, made.labels, counts.astype(float))
     for strength in (0.4, 1.0):
         a, b = repeated.space.at([strength]), weighted.space.at([strength])
         assert_allclose(a.right @ a.left, b.right @ b.left, atol=1e-12)
@@ -286,7 +270,7 @@ def test_without_a_ridge_and_at_full_strength_it_is_leace(v, weighted):
     assert_allclose(made.mapped([1.0]), eraser(made.X), atol=1e-7)
 
 
-def test_full_strength_is_the_limit_of_strong_penalties_and_idempotent_with_linear_features():
+def test_full_strength_is_the_limit_of_strong_penalties_and_idempotent():
     made = problem(n=300, p=6, sizes=(4,))
     assert_allclose(made.mapped([1 - 1e-9]), made.mapped([1.0]), atol=1e-6)
     solved = made.space.at([1.0])
@@ -295,38 +279,23 @@ def test_full_strength_is_the_limit_of_strong_penalties_and_idempotent_with_line
     assert np.linalg.matrix_rank(A, tol=1e-8) == 3
 
 
-@pytest.mark.parametrize("D", [0, 5])
-def test_the_mean_of_the_rows_stays(D):
-    made = problem(n=100, p=5, D=D, sizes=(3,), weighted=True)
+def test_the_mean_of_the_rows_stays():
+    made = problem(n=100, p=5, sizes=(3,), weighted=True)
     assert_allclose(made.w @ made.mapped([1.0]), made.w @ made.X, atol=1e-12)
 
 
-@pytest.mark.parametrize("D", [0, 4, 30])
-def test_no_map_changes_scores_less_than_subtracting_the_group_means_does(D):
+def test_no_map_changes_scores_less_than_subtracting_the_group_means_does():
     # Of all functions of the rows that are uncorrelated with S, x minus its regression on S is closest to x.
-    made = problem(n=60, p=5, D=D, sizes=(3,), gamma=1e-8)
+    made = problem(n=60, p=5, sizes=(3,), gamma=1e-8)
     (L,) = made.whitened()
     oracle = L @ made.covariance(L, made.X)
     least = np.mean(oracle**2)
     assert max(made.space.remaining([1.0])) < 1e-12
     assert np.mean((made.mapped([1.0]) - made.X) ** 2) >= least - 1e-12
-    exact = Problem(made.X, L, made.labels, gamma=1e-12)  # features that are the labels reach it
-    assert_allclose(exact.mapped([1.0]), made.X - oracle, atol=1e-7)
-
-
-def test_probabilities_change_scores_less_than_linear_features_do():
-    rng = np.random.default_rng(0)
-    z = rng.normal(size=2000)
-    P = 1 / (1 + np.exp(-6 * z))
-    s = (rng.random(2000) < P).astype(int)
-    X = np.column_stack([z, rng.normal(size=2000) + np.sign(z)])
-    linear, read = Problem(X, None, [onehot(s, 2)]), Problem(X, P[:, None], [onehot(s, 2)])
-    changes = [np.mean((made.mapped([1.0]) - X) ** 2) for made in (linear, read)]
-    assert changes[1] < 0.9 * changes[0]
 
 
 def test_no_attribute_gives_the_identity():
-    made = Problem(np.random.default_rng(0).normal(size=(9, 3)), None, [])
+    made = Problem(np.random.default_rng(0).normal(size=(9, 3)), [])
     assert_array_equal(made.mapped([]), made.X)
     assert made.space.remaining([]) == []
 
@@ -336,8 +305,8 @@ def test_wrong_numbers_of_strengths_or_columns_are_refused():
     with pytest.raises(ShapeError, match="expected 2, got 1"):
         made.space.at([1.0])
     moments = Moments(3, 0).update(np.eye(3), np.empty((3, 0)), np.ones(3)).finalise()
-    with pytest.raises(ShapeError, match="at least 5 columns"):
-        factor_same_space(moments, 4, [1], GAMMA, linear=True)
+    with pytest.raises(ShapeError):
+        factor_same_space(moments, [3], GAMMA)
     moments = Moments(4, 0).update(np.full((3, 4), 2.0), np.empty((3, 0)), np.ones(3)).finalise()
     with pytest.raises(NotDefiniteError, match="raise gamma"):
-        factor_same_space(moments, 3, [1], 0.0, linear=True)
+        factor_same_space(moments, [1], 0.0)
