@@ -7,12 +7,7 @@ Data pass through the subpackages in one direction::
 Public names are imported when they are first used, so that ``import fairerclip`` is fast.
 """
 
-from typing import TYPE_CHECKING
-
 from fairerclip._util.lazy import lazy
-
-if TYPE_CHECKING:  # or a type checker would take the package of the same name, `fairerclip.audit`
-    from fairerclip.report.audit_call import audit as audit
 
 __version__ = "0.1.0"
 

@@ -268,10 +268,6 @@ class MissingImageWarning(FairerClipWarning):
     """An image of a search result cannot be shown: it is not there, or cannot be decoded."""
 
 
-class RenamedWarning(FairerClipWarning, FutureWarning):
-    """An old name was used; it is removed in the next release."""
-
-
 class AccuracyFloorWarning(FairerClipWarning):
     """No model of a search reaches the required accuracy."""
 

@@ -142,7 +142,7 @@ def _answers(model: AnyModel, start: int, rows: Floats, embeddings: bool) -> Ans
 
 
 def _fitted_rows(model: AnyModel) -> RowSummary | None:
-    """Return the summary of the rows of the fit, which baselines and models of older files do not have."""
+    """Return the summary of the rows of the fit, which baselines do not have."""
     return model.rows_ if isinstance(model, FairerCLIP) else None
 
 

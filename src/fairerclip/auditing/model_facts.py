@@ -242,7 +242,6 @@ def judged_rows(rows: int, validation_rows: int | None, folds: int | None) -> st
     """Return the rows that a search was judged on, in words."""
     if folds is None:
         return f"{rows} validation rows"
-    # Records of earlier versions have either validation rows or folds.
     held = validation_rows or 0
     trained = f"{rows - held} training rows in {folds} folds"
     return f"{held} validation rows and {trained}" if held else trained

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -46,7 +46,6 @@ class Adapted(Recipe, Baseline):
         "output_bias_": ("p",),
         "text_": ("c", "p"),
     }
-    added: ClassVar[Mapping[str, Any]] = {"max_steps": None}
 
     changes_embeddings: ClassVar[bool] = True
 

@@ -57,21 +57,15 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
     offsets_: F64
     """Numbers (c,) that are added to the class scores: zeros after a fit; a choice on labelled rows may learn them."""
     fitted: ClassVar[tuple[str, ...]]
-    normalize_: bool
-    """Whether rows are normalised to unit length: always, except in models loaded from files of version 1."""
     shapes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    added: ClassVar[Mapping[str, Any]] = {}
-    """Parameters that files of versions 1 and 2 lack, with the values that these versions used."""
-    later: ClassVar[Mapping[str, Any]] = {}
-    """Parameters that files may lack, of version 7 too, with the values that earlier code used."""
     only_with: ClassVar[Mapping[str, Mapping[str, tuple[str, ...]]]] = {}
     """Parameter → arrays, with their shapes, that a model has besides ``fitted`` if the parameter is not zero."""
     takes_sentences: ClassVar[bool] = False
     """Whether ``spurious_text`` is accepted in place of sensitive values."""
     takes_named: ClassVar[bool] = False
     """Whether ``counterfactual_text`` is accepted in place of sensitive values."""
-    later_state: ClassVar[tuple[str, ...]] = ()
-    """Keys of `_state`, which files of earlier versions lack."""
+    state_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys of `_state`."""
     sentences: ClassVar[tuple[str, ...]] = ()
     """Arguments of `fit` with embeddings of sentences that the method uses; it ignores others."""
 
@@ -118,7 +112,6 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
             Embeddings of pairs of sentences. A method ignores sentences that are not in its ``sentences``.
         """
         X = checked_matrix(self, X, reset=True)
-        self.normalize_ = True
         forget_details(self)
         sources = [sensitive_features, sensitive_text, spurious_text if self.takes_sentences else None]
         sources += [text_pairs] if "text_pairs" in self.sentences else []
@@ -221,7 +214,7 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
         return {}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Set the fitted values of `_state`, of which an earlier file may lack some; raise if they are impossible."""
+        """Set the fitted values of `_state`, as a file has them; raise if they are impossible."""
 
     def _embed(self, rows: F64) -> F64:
         """Return the embeddings (b, p) that the method classifies, of a block of rows (b, p)."""
@@ -324,4 +317,4 @@ class Baseline(TransformerMixin, ClassifierMixin, SavedModel, BaseEstimator):
 
     def _on_block(self, function: Callable[..., F64], rows: Floats, *columns: NDArray[Any]) -> F64:
         wide = np.asarray(rows, dtype=np.float64)
-        return function(unit_rows(wide) if self.normalize_ else wide, *columns)
+        return function(unit_rows(wide), *columns)

@@ -113,7 +113,6 @@ class ContrastiveAdapter(Contrasts, Adapted):
     Zhang & Ré, "Contrastive Adapters for Foundation Model Group Robustness", NeurIPS 2022, arXiv:2207.07180.
     """
 
-    added = {**Adapted.added, "anchor_reduction": "mean"}  # noqa: RUF012
     needs: ClassVar[Needs] = Needs(
         labels="target", text=True, sensitive=False, validation=False, paper="Zhang & Ré 2022"
     )

@@ -68,7 +68,7 @@ def contents(model: Baseline) -> Contents:
     extra = [name for names in model.only_with.values() for name in names if hasattr(model, name)]
     for attribute in (*model.fitted, *extra):
         arrays[attribute] = np.ascontiguousarray(getattr(model, attribute))
-    state = {"normalize": model.normalize_, "offsets": model.offsets_.tolist(), **model._state()}
+    state = {"normalize": True, "offsets": model.offsets_.tolist(), **model._state()}
     return Contents.of(model, name, parameters, state, arrays)
 
 
@@ -133,18 +133,17 @@ def build(cls: type[B], path: Path, saved: Contents) -> B:
     """Return the fitted baseline of a folder, after all checks."""
     state, arrays = saved.state, dict(saved.tensors)
     check_names(path, saved, arrays)
-    check_state(path, {name: state[name] for name in state if name not in cls.later_state}, STATE)
+    check_state(path, state, (*STATE, *cls.state_keys))
     refuse(
         path,
         {
             "classes": are_labels(saved.classes, fewest=2),
-            "normalize": isinstance(state["normalize"], bool),
+            "normalize": state["normalize"] is True,
         },
     )
     given = {parameter: _given(value, arrays) for parameter, value in saved.parameters.items()}
-    model = make(path, cls, {**cls.later, **given})
+    model = make(path, cls, given)
     model.classes_, model.n_features_in_ = class_array(saved.classes), saved.n_features_in
-    model.normalize_ = state["normalize"]
     sizes = {"p": model.n_features_in_, "c": len(model.classes_)}
     _check_shapes(path, arrays, _shapes(cls, saved), sizes)
     model.offsets_ = check_offsets(state["offsets"], len(model.classes_))
@@ -152,7 +151,7 @@ def build(cls: type[B], path: Path, saved: Contents) -> B:
         setattr(model, attribute, array if array.ndim else array.item())
     if saved.diagnostics is not None:
         model.diagnostics_ = saved.diagnostics
-    model._restore({name: state[name] for name in cls.later_state if name in state})
+    model._restore({name: state[name] for name in cls.state_keys})
     scores = np.asarray(model.scores(np.eye(1, model.n_features_in_)))
     if scores.shape != (1, len(model.classes_)) or not np.isfinite(scores).all():
         raise ModelFileError(f"{path / TENSORS}: the arrays do not fit together")

@@ -38,7 +38,7 @@ class MitigatedZeroShot(Baseline):
         model.mitigator_, model.n_features_in_ = mitigator, mitigator.n_features_in_
         model.classes_ = as_labels(list(text))
         model.text_ = prototypes(prompt_groups(list(text.values()), mitigator.n_features_in_, "text"))
-        model.offsets_, model.normalize_ = np.zeros(len(text)), True
+        model.offsets_ = np.zeros(len(text))
         model.diagnostics_ = dict(mitigator.diagnostics_)
         return model
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,7 +103,6 @@ class NeutralRepresentation(CosineHead):
     needs = Needs("none", True, True, False, "Wang, Zhang & Sang 2022, arXiv:2210.14562")
     changes_embeddings = free_queries = True
     fitted: ClassVar[tuple[str, ...]] = ("text_", "right_", "left_")
-    later: ClassVar[Mapping[str, Any]] = {"prefix": "none"}
     shapes = {"text_": ("c", "p"), "right_": ("p", "k"), "left_": ("k", "p")}  # noqa: RUF012
 
     def __init__(

@@ -118,7 +118,6 @@ class PromptDebiasing(Recipe, CosineHead):
     only_with: ClassVar[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "tokens": {"tokens_": ("t", "w"), "prompts_": ("c", "p")}
     }
-    later: ClassVar[Mapping[str, Any]] = {"tokens": 0}
     shapes: ClassVar[dict[str, tuple[str, ...]]] = {
         "text_": ("c", "p"),
         "offset_": ("p",),

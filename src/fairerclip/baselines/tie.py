@@ -14,7 +14,7 @@ from fairerclip._util.types import F64, Ints
 from fairerclip.baselines.given_values import value_places
 from fairerclip.baselines.heads import CosineHead, class_prompts, sensitive_values
 from fairerclip.baselines.training_data import Needs, Training
-from fairerclip.errors import LabelError, ModelFileError, PromptError
+from fairerclip.errors import ModelFileError, PromptError
 from fairerclip.model.contents import are_labels, plain_value
 
 MOST = 1e6
@@ -47,9 +47,8 @@ class TIE(CosineHead):
         Number of the attribute of each value.
     text_ : array of shape (c, p)
         One unit vector per class.
-    sensitive_values_ : dict of str to tuple, or None
-        Values of each attribute, in the order of ``values_``; None in a model of an earlier file, which cannot be given
-        true values.
+    sensitive_values_ : dict of str to tuple
+        Values of each attribute, in the order of ``values_``.
     diagnostics_ : dict
         sensitive ("true" or "predicted": the values that the lengths are from), shifts and a note.
 
@@ -95,7 +94,7 @@ class TIE(CosineHead):
 
     needs = Needs("none", True, True, False, "Lu, Chai & Wang 2025, openreview:UsRKFYR4lM")
     changes_embeddings = free_queries = True
-    later_state: ClassVar[tuple[str, ...]] = ("sensitive_values",)
+    state_keys: ClassVar[tuple[str, ...]] = ("sensitive_values",)
     fitted: ClassVar[tuple[str, ...]] = ("text_", "values_", "shifts_", "attribute_")
     shapes = {  # noqa: RUF012
         "text_": ("c", "p"),
@@ -127,7 +126,7 @@ class TIE(CosineHead):
                 sums = np.sum(onehot * (data.X @ values.T), axis=0)
                 np.divide(sums, onehot.sum(axis=0), out=length, where=onehot.sum(axis=0) > 0)
         self.shifts_ = self.scale * np.concatenate(lengths)
-        self.sensitive_values_: dict[str, tuple[Any, ...]] | None = dict(data.value_names)
+        self.sensitive_values_: dict[str, tuple[Any, ...]] = dict(data.value_names)
         source = "true" if data.s_is_true else "predicted"
         self.diagnostics_ = {
             "sensitive": source,
@@ -175,11 +174,6 @@ class TIE(CosineHead):
         check_is_fitted(self, self.fitted)
         if given is None:
             return ()
-        if self.sensitive_values_ is None:
-            raise LabelError(
-                "the model is of a file of an earlier version, which does not name the sensitive values: fit it again, "
-                "or leave sensitive_features out"
-            )
         return (value_places(given, self.sensitive_values_),)
 
     def _scored(self, rows: F64, *places: Ints) -> F64:
@@ -195,8 +189,6 @@ class TIE(CosineHead):
         return np.asarray(moved)
 
     def _state(self) -> dict[str, Any]:
-        if self.sensitive_values_ is None:
-            return {}
         return {
             "sensitive_values": [
                 {"name": name, "values": [plain_value(value, "a sensitive value") for value in values]}
@@ -205,9 +197,6 @@ class TIE(CosineHead):
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self.sensitive_values_ = None
-        if "sensitive_values" not in state:
-            return
         listed = state["sensitive_values"]
         described = isinstance(listed, list) and all(
             isinstance(entry, dict)

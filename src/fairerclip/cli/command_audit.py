@@ -83,7 +83,6 @@ def audit(
     tasks: Tasks = None,
     mitigate: options.Mitigate = False,
     after: options.After = None,
-    before_only: options.BeforeOnly = False,
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
@@ -124,7 +123,6 @@ def audit(
             source=options.as_text(files[0]),
             mitigate=mitigate,
             after=after,
-            before_only=before_only,
             wording=(encoder, templates),
             seed=seed,
             split=split,
@@ -173,7 +171,6 @@ def full_audit(
     source: str,
     mitigate: bool = False,
     after: Path | None = None,
-    before_only: bool = False,
     wording: tuple[str | None, Path | None] = (None, None),
     seed: int | None = None,
     pair: str | None = None,
@@ -189,7 +186,7 @@ def full_audit(
         How a model is fitted; only with ``mitigate``.
     source : str
         Name of the task file, for the results.
-    mitigate, after, before_only : bool, path or None, bool
+    mitigate, after : bool, path or None
         The model that is shown as after: a new one, a saved one, or none; at most one of them.
     wording : pair of str or None and path or None
         Encoder and file of templates for other wordings of the prompts.
@@ -205,7 +202,7 @@ def full_audit(
     from fairerclip.cli import show
     from fairerclip.model.archive import load
 
-    _check_stages(mitigate, after, before_only, fitting.given())
+    _check_stages(mitigate, after, fitting.given())
     if mitigate:
         audit["labels"] = options.default_labels(fitting.labels, experiment)
     if fitting.seeds is not None:
@@ -228,22 +225,17 @@ def full_audit(
     return results, warned
 
 
-def _check_stages(mitigate: bool, after: Path | None, before_only: bool, fitting: list[str]) -> None:
+def _check_stages(mitigate: bool, after: Path | None, fitting: list[str]) -> None:
     """Raise if options contradict each other, or if options of a fit are given where nothing is fitted."""
-    from fairerclip.cli import show
     from fairerclip.errors import ParameterError
 
-    stages = {"--mitigate": mitigate, "--after": after is not None, "--before-only": before_only}
-    asked = [name for name, given in stages.items() if given]
-    if len(asked) > 1:
-        raise ParameterError(f"{' and '.join(asked)} exclude each other: leave out all but one")
+    if mitigate and after is not None:
+        raise ParameterError("--mitigate and --after exclude each other: leave out one")
     if fitting and not mitigate:
         why = "no model is fitted without --mitigate: add it"
         if after is not None:
             why = "--after gives a fitted one: leave them out"
         raise ParameterError(f"{', '.join(fitting)}: options for fitting a model, but {why}")
-    if before_only:
-        show.warn("--before-only is deprecated and changes nothing: a model is fitted only with --mitigate")
 
 
 def _wordings(experiment: Experiment, encoder: str | None, file: Path | None) -> Any:

@@ -39,7 +39,6 @@ def report(
     title: Title = None,
     mitigate: options.Mitigate = False,
     after: options.After = None,
-    before_only: options.BeforeOnly = False,
     split: options.AuditedSplit = None,
     k: options.ResultsShown = None,
     pair: options.Pair = None,
@@ -66,12 +65,12 @@ def report(
     if figures is not None:
         check_figures(figures, overwrite=overwrite)
     audit: dict[str, Any] = {"sensitive": sensitive, "classes": classes, "labels": labels, "seed": seed}
-    audit |= {"mitigate": mitigate or None, "after": after, "before_only": before_only or None}
+    audit |= {"mitigate": mitigate or None, "after": after}
     audit |= {"split": split, "k": k, "pair": pair}
     results = _results(result, {name: value for name, value in audit.items() if value is not None})
     written = write_report(results, target, kind, title=title, overwrite=overwrite)
     drawn = [] if figures is None else draw_figures(results, figures, overwrite=overwrite)
-    answer = recommend(results)  # results of earlier versions have another verdict
+    answer = recommend(results)
     verdict = (answer.sentence, answer.advice)
     if json:
         files = {"report": str(written), "format": kind, "figures": [str(file) for file in drawn]}

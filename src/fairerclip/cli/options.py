@@ -91,9 +91,6 @@ Mitigate = Annotated[
 After = Annotated[
     Path | None, typer.Option(help="Folder of a fitted model to show as after; nothing is fitted.")
 ]
-BeforeOnly = Annotated[
-    bool, typer.Option("--before-only", hidden=True, help="Deprecated: without --mitigate nothing is fitted.")
-]
 Tau = Annotated[float | None, typer.Option(help="Weight of the dependence on S, image side; in [0, 1).")]
 TauZ = Annotated[
     float | None, typer.Option(help="Weight of the image-text alignment, image side; in [0, 1).")
@@ -312,16 +309,14 @@ def prompts_for(index: DatasetIndex, given: str | None) -> str:
     return source
 
 
-def parse_parameters(
-    items: list[str] | None, known: Collection[str], earlier: Collection[str] = ()
-) -> dict[str, Any]:
-    """Return the values of ``--set`` by name; raise for a name that is neither known nor an earlier one."""
+def parse_parameters(items: list[str] | None, known: Collection[str]) -> dict[str, Any]:
+    """Return the values of ``--set`` by name; raise for a name that is not known."""
     from fairerclip.errors import ParameterError
 
     given: dict[str, Any] = {}
     for item in items or []:
         name, equals, text = item.partition("=")
-        if not equals or name.strip() not in (*known, *earlier):
+        if not equals or name.strip() not in known:
             names = ", ".join(sorted(known))
             raise ParameterError(f"--set expects NAME=VALUE with NAME one of {names}; got {item!r}")
         given[name.strip()] = _value(text.strip())
@@ -336,14 +331,13 @@ def build_model(
 ) -> FairerCLIP:
     """Make an unfitted model from a preset, ``--set`` and named options; the later of these take precedence."""
     from fairerclip.model.estimator import FairerCLIP
-    from fairerclip.model.parameters import LEARNED
 
     model = FairerCLIP(random_state=0)
     if preset is not None:
         dataset, source, *backbone = [*preset.split("/", 2), "paper"][: max(2, preset.count("/") + 1)]
         model = FairerCLIP.preset(dataset, source=source, **({"backbone": backbone[0]} if backbone else {}))
     given: dict[str, Any] = {"random_state": model.random_state if seed is None else seed}
-    given |= parse_parameters(parameters, model.get_params(), LEARNED)
+    given |= parse_parameters(parameters, model.get_params())
     given |= {name: value for name, value in named.items() if value is not None}
     model.set_params(**given)
     return model

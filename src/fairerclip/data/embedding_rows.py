@@ -34,7 +34,7 @@ from fairerclip.errors import (
 
 READ_ROWS = 16384
 """Rows per block where blocks are summed or multiplied with prompts. Another size would change the last digits of the
-sums, compared with models saved by earlier versions."""
+sums."""
 SMALLEST, LARGEST = 1e-15, 1e15
 """Magnitudes of X between which squares and their sums stay within float32."""
 

@@ -111,8 +111,7 @@ class ClipEncoder:
 def unit_float32(rows: np.ndarray) -> np.ndarray:
     """Return the rows scaled to unit length in float32; a zero row stays zero.
 
-    Lengths are computed in float32: in float64, as in `unit_rows`, the last digit of a fifth of all rows would change,
-    and embeddings would no longer equal those of earlier versions.
+    Lengths are computed in float32: in float64, as in `unit_rows`, the last digit of a fifth of all rows would change.
     """
     rows = np.asarray(rows, dtype=np.float32)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)

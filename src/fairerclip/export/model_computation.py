@@ -72,7 +72,7 @@ def parts_of(model: Any) -> tuple[str, ...]:
         return ("image",)
     if isinstance(model, FairerCLIP):
         check_is_fitted(model)
-        return PARTS if _has_text_encoder(model) else PARTS[:2]
+        return PARTS[:2] if model.fitted_.weighs_classes else PARTS
     if isinstance(model, Baseline):
         check_is_fitted(model, model.fitted)
         has = {
@@ -142,11 +142,6 @@ def _has_tokens(model: Any) -> bool:
 # FairerCLIP -----------------------------------------------------------------------------------------
 
 
-def _has_text_encoder(model: FairerCLIP) -> bool:
-    """Return whether `transform_text` takes any prompt, as it does with decision="prompts" and in older files."""
-    return not model.fitted_.weighs_classes or model.rows_ is None
-
-
 def _fairerclip(model: FairerCLIP, part: str) -> Computation:
     fitted = model.fitted_
     found = Computation(fitted.features.n_features_in, "FairerCLIP", part, fitted.normalize)
@@ -160,7 +155,7 @@ def _fairerclip(model: FairerCLIP, part: str) -> Computation:
     if part == "classifier":  # both affine maps as one
         bias = bias @ model.score_weights_.T + model.score_constants_
         weight = weight @ model.score_weights_.T
-    length = 1.0 if fitted.normalize or fitted.rows is None else float(fitted.rows.lengths[-1])
+    length = 1.0 if fitted.normalize else float(fitted.rows.lengths[-1])
     out = _of_features(found, x, features, mean, weight, bias, length)
     if part != "classifier":
         found.outputs["representation"] = out
@@ -224,7 +219,7 @@ def _mitigated(found: Computation, x: int, model: EmbeddingMitigator) -> int:
 
 
 def _baseline(model: Baseline, part: str) -> Computation:
-    found = Computation(int(model.n_features_in_), type(model).__name__, part, bool(model.normalize_))
+    found = Computation(int(model.n_features_in_), type(model).__name__, part, True)
     if part == "text":
         found.normalize = found.wide = True  # as in the package
         found.outputs["representation"] = _projected(found, found.rows(), model)

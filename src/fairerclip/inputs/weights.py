@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.arrays import as_numbers
-from fairerclip._util.checks import LARGEST, as_number, check_interval
+from fairerclip._util.checks import LARGEST, check_interval
 from fairerclip._util.types import F64, Ints
-from fairerclip.errors import ParameterError, RenamedWarning, RowTypeError, ShapeError
+from fairerclip.errors import ParameterError, RowTypeError, ShapeError
 
 
 def check_weights(sample_weight: Any, n: int) -> F64:
@@ -57,13 +56,10 @@ def draw_weights(
     y: Ints,
     classes: NDArray[Any],
     sample_weight: F64,
-    class_weight: Any,
     subsample: Any,
     random_state: np.random.RandomState,
-) -> tuple[Any, F64]:
-    """Return ``class_weight``, with earlier forms translated, and sample weights (n,) that are 0 for rows not drawn.
-
-    Rows of weight zero are never drawn.
+) -> F64:
+    """Return sample weights (n,) that are 0 for rows not drawn; rows of weight zero are never drawn.
 
     Parameters
     ----------
@@ -73,16 +69,15 @@ def draw_weights(
         Class labels.
     sample_weight : array of shape (n,)
         Weights of the user.
-    class_weight, subsample
-        As `FairerCLIP` takes them.
+    subsample
+        As `FairerCLIP` takes it.
     random_state : numpy.random.RandomState
         Source of the draws.
     """
-    class_weight, subsample = translate_shares(class_weight, subsample)
-    if subsample is not None:
-        drawn = np.where(sample_weight > 0, y, -1)
-        sample_weight = sample_weight * draw_rows(drawn, _sizes(subsample, drawn, classes), random_state)
-    return class_weight, sample_weight
+    if subsample is None:
+        return sample_weight
+    drawn = np.where(sample_weight > 0, y, -1)
+    return sample_weight * draw_rows(drawn, _sizes(subsample, drawn, classes), random_state)
 
 
 def weigh_classes(
@@ -111,43 +106,6 @@ def weigh_classes(
         "class_weight must be None, 'balanced', 'group' or a mapping {class: weight}; got "
         f"{class_weight!r:.200}"
     )
-
-
-def translate_shares(class_weight: Any, subsample: Any) -> tuple[Any, Any]:
-    """Return ``class_weight`` and ``subsample``, with sub-sampling under its earlier name moved to where it belongs.
-
-    Until 0.1.0 ``class_weight`` was also the share of rows to keep: "subsample", "subsample:SHARE" or a sequence, which
-    are translated, or a mapping, which now has scikit-learn's meaning. Either is a `RenamedWarning`.
-
-    Examples
-    --------
-    >>> translate_shares("balanced", (0.5, 1.0))
-    ('balanced', (0.5, 1.0))
-    """
-    if isinstance(class_weight, Mapping):
-        if class_weight and all(0 < as_number(value) <= 1 for value in class_weight.values()):
-            _warn_renamed(
-                "class_weight={class: weight} now weights the rows of each class, as in scikit-learn; the share of "
-                "rows to keep is subsample={class: share}"
-            )
-        return class_weight, subsample
-    name, _, share = class_weight.partition(":") if isinstance(class_weight, str) else ("", "", "")
-    if name == "subsample":
-        shares: Any = f"balanced:{share}" if share else "balanced"
-    elif isinstance(class_weight, list | tuple | np.ndarray):
-        shares = class_weight
-    else:
-        return class_weight, subsample
-    _warn_renamed(f"class_weight={class_weight!r:.200} is called subsample={shares!r:.200} now")
-    if subsample is not None:
-        raise ParameterError(
-            f"class_weight={class_weight!r:.200} and subsample={subsample!r:.200} both choose rows: give subsample"
-        )
-    return None, shares
-
-
-def _warn_renamed(message: str) -> None:
-    warnings.warn(f"{message}; the old form is removed in the next release", RenamedWarning, stacklevel=7)
 
 
 def _sizes(subsample: Any, drawn: Ints, classes: NDArray[Any]) -> dict[int, int]:

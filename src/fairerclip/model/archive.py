@@ -2,8 +2,7 @@
 
 All kinds of models are written, read and checked here, and `fairerclip.model.kinds` names the module that turns a kind
 of model into `Contents` and back. There is no pickle anywhere: the files hold numbers and JSON, and reading them runs
-no code. Digests detect damage; they do not prove who wrote the file. `fairerclip.model.earlier_files` reads earlier
-layouts.
+no code. Digests detect damage; they do not prove who wrote the file.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from fairerclip._util.checks import check_choice
 from fairerclip._util.files import check_folder, write_folder
 from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.data.io.tensors import DTYPES, Tensor
-from fairerclip.errors import FairerClipError, ModelFileError, ParameterError
-from fairerclip.model import earlier_files
+from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError, ParameterError
 from fairerclip.model.contents import CARD, FORMAT, MANIFEST, TENSORS, Check, Contents, Manifest, Tensors
 from fairerclip.model.details import ModelDetails
 from fairerclip.model.folder_files import (
@@ -41,7 +39,6 @@ from fairerclip.model.folder_files import (
     read_tensors,
 )
 from fairerclip.model.kinds import contents_of, home_of
-from fairerclip.model.replaced import check_replaced
 from fairerclip.model.saved_card import card
 
 VERSION = 7
@@ -146,7 +143,44 @@ def _no_memory(path: Path) -> ModelFileError:
 def check_output(path: Path, kind: str, *, overwrite: bool) -> None:
     """Raise before the work if the path cannot be written, or holds something else than a model of this kind."""
     check_folder(path, overwrite)
-    check_replaced(path, kind, overwrite=overwrite)
+    _check_replaced(path, kind, overwrite=overwrite)
+
+
+def _check_replaced(path: Path, kind: str, *, overwrite: bool) -> None:
+    """Raise if the path exists and is no model of a kind, or of a baseline for a baseline.
+
+    `save` may replace a model of the same kind, a damaged one, and an empty folder; all else is left alone.
+    """
+    if not os.path.lexists(path) or not overwrite:
+        return  # without overwrite, an existing path is refused elsewhere
+    files = [path / name for name in (MANIFEST, TENSORS, CARD)]
+    plain = path.is_dir() and not path.is_symlink() and not any(file.is_symlink() for file in files)
+    if not plain or not (files[0].is_file() or _is_empty(path)):
+        raise _foreign(path)
+    try:
+        values = read_manifest(files[0])[1]
+    except ModelFileError:
+        return  # nothing, or a model that is damaged
+    if values.get("format") != FORMAT:
+        raise _foreign(path)
+    held = str(values.get("kind"))
+    try:
+        same = home_of(held) is home_of(kind)
+    except ModelFileError:
+        raise OutputExistsError(
+            f"{path} exists and holds a {held!r:.60}, which this version of fairerclip does not know; it is left alone"
+        ) from None
+    if not same:
+        raise OutputExistsError(f"{path} exists and holds a {held}, not a {kind}; it is left alone")
+
+
+def _foreign(path: Path) -> OutputExistsError:
+    return OutputExistsError(f"{path} exists and is not a fairerclip model; it is left alone")
+
+
+def _is_empty(path: Path) -> bool:
+    """Return whether a folder has no files but hidden ones, as a new clone of a repository does."""
+    return all(name.startswith(".") for name in os.listdir(path))
 
 
 def save(
@@ -162,7 +196,7 @@ def save(
     if not (details is None or isinstance(details, ModelDetails)):
         raise ParameterError(f"details must be ModelDetails or None; got {type(details).__name__}")
     contents = contents_of(model)
-    earlier = check_replaced(path, contents.kind, overwrite=overwrite)
+    _check_replaced(path, contents.kind, overwrite=overwrite)
     if details is not None:
         contents = replace(contents, details=details)
     stored = {name: _stored(array, precision) for name, array in contents.tensors.items()}
@@ -174,7 +208,7 @@ def save(
     )
     text = card(contents, dict(manifest["versions"]), sum(array.nbytes for array in stored.values()))
     files = {TENSORS: blob, CARD: text.encode(), MANIFEST: raw}
-    write_folder(path, files, overwrite=overwrite, ours=earlier)
+    write_folder(path, files, overwrite=overwrite)
     return path
 
 
@@ -281,15 +315,11 @@ def _read(path: Path, check: Check, mapped: bool) -> Contents:
                 f"{path} is not a model folder; expected one that save() wrote. Models of the Hugging Face Hub are not "
                 "fetched: huggingface_hub.snapshot_download(REPO, local_dir=FOLDER) does that"
             ).because("not-a-folder")
-        earlier = earlier_files.files_in(path)
-        if not earlier and not os.path.lexists(path / MANIFEST):
+        if not os.path.lexists(path / MANIFEST):
             raise ModelFileError(
                 f"{path} is not a model folder: {MANIFEST} is missing; expected a folder that save() wrote"
             ).because("missing-file")
-        raw, manifest = read_manifest(path / (earlier[0] if earlier else MANIFEST))
-        if earlier or manifest.get("format") in [*earlier_files.LAYOUTS]:
-            return earlier_files.read(path, raw, manifest, check, mapped=mapped)
-        return _read_present(path, raw, manifest, check, mapped)
+        return _read_files(path, check, mapped)
     except MemoryError:
         raise _no_memory(path) from None
     except (OSError, ValueError) as error:
@@ -299,15 +329,15 @@ def _read(path: Path, check: Check, mapped: bool) -> Contents:
         raise ModelFileError(f"{path} cannot be read: {reason}").because("unreadable") from None
 
 
-def _read_present(path: Path, raw: bytes, manifest: Manifest, check: Check, mapped: bool) -> Contents:
+def _read_files(path: Path, check: Check, mapped: bool) -> Contents:
     file = path / MANIFEST
+    raw, manifest = read_manifest(file)
     if manifest.get("format") != FORMAT:
         raise ModelFileError(f"{file} does not describe a fairerclip model").because("format")
     found = manifest.get("format_version")
     if type(found) is not int or found != VERSION:
         raise ModelFileError(
-            f"{path} has format version {found!r:.40}; this version of fairerclip reads version {VERSION} and the "
-            "earlier ones"
+            f"{path} has format version {found!r:.40}; this version of fairerclip reads version {VERSION}"
         ).because("version")
     odd = sorted(set(manifest) ^ {*KEYS, "manifest_sha256"})
     if odd:
@@ -338,7 +368,7 @@ def _read_present(path: Path, raw: bytes, manifest: Manifest, check: Check, mapp
 
 
 def _contents(manifest: Manifest, tensors: Tensors) -> Contents:
-    """Return the contents of a manifest of the present version."""
+    """Return the contents of a manifest."""
     values = {name: manifest[name] for name in KEYS if name in Contents.__dataclass_fields__}
     return Contents(**{**values, "details": ModelDetails.from_dict(manifest["details"]), "tensors": tensors})
 

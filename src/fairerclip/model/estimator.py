@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
-from fairerclip.model.earlier_names import EarlierNames
 from fairerclip.model.fit_inputs import FitInputs, read_inputs
 from fairerclip.model.parameters import FREE, LEARNED, check_parameters, warn_of_idle
 from fairerclip.model.partial_fit import BatchFit
@@ -21,7 +20,7 @@ from fairerclip.model.saving import SavedModel
 from fairerclip.solver.decision import Adjustment
 
 
-class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, SavedModel, BaseEstimator):
+class FairerCLIP(FittedAnswers, BatchFit, SavedModel, BaseEstimator):
     """Mitigate bias and spurious correlation in CLIP-like embeddings.
 
     Learns an image encoder and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the
@@ -130,7 +129,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, SavedModel, BaseEstimato
         Weights of the predicted sensitive values that were subtracted from each class score, learned by
         ``FairerCLIPSearch(objective="max_skew")`` for rankings.
     tau_, zero_shot_, gamma_, guess_weight_, criterion_ : float, float, float, float, str
-        Values that were used; files of versions 2 to 4 do not have a default share (None).
+        Values that were used.
     fitted_ : FittedModel
         All that new rows need; the attributes above, and those down to ``rows_``, are parts of it.
     features_, mean_, components_, intercept_ : FeatureMap, arrays of shape (D,), (D, r), (r,)
@@ -203,7 +202,6 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, SavedModel, BaseEstimato
         missing_label: Any = None,
         dtype: str = "float32",
         memory_budget: int | str | None = None,
-        **earlier: Any,
     ) -> None:
         self.tau, self.zero_shot, self.gamma = tau, zero_shot, gamma
         self.class_weight, self.criterion, self.class_offsets = class_weight, criterion, class_offsets
@@ -219,8 +217,6 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, SavedModel, BaseEstimato
         self.sensitive_terms, self.sensitive_kind = sensitive_terms, sensitive_kind
         self.missing_label, self.dtype = missing_label, dtype
         self.memory_budget = memory_budget
-        if earlier:
-            self._take_earlier(earlier)
 
     @classmethod
     def preset(cls, dataset: str, *, source: str = "paper", backbone: str = "ViT-L/14") -> FairerCLIP:
@@ -292,7 +288,7 @@ class FairerCLIP(EarlierNames, FittedAnswers, BatchFit, SavedModel, BaseEstimato
         self._batches = None
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
-        adjustment = prepared.adjustment(**{"offsets": chosen.offsets, **self._earlier})
+        adjustment = prepared.adjustment(chosen.offsets)
         return self._complete(prepared, inputs, adjustment, chosen.parameters, chosen.record)
 
     def _complete(

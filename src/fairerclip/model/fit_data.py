@@ -82,18 +82,10 @@ class FitData:
         check_label_columns(target, sensitive.columns)
         random_state = params["random_state"]
         feature_seed, alignment_seed = random_state.randint(np.iinfo(np.int32).max, size=2).tolist()
-        class_weight, weight = draw_weights(
-            target.codes,
-            target.classes,
-            sample_weight,
-            params["class_weight"],
-            params["subsample"],
-            random_state,
-        )
-        weighted = weight
-        if isinstance(
-            class_weight, Mapping
-        ):  # the same as sample weights; a class of weight zero takes no part
+        weight = draw_weights(target.codes, target.classes, sample_weight, params["subsample"], random_state)
+        weighted, class_weight = weight, params["class_weight"]
+        # Weights by class are the same as sample weights; a class of weight zero takes no part.
+        if isinstance(class_weight, Mapping):
             weighted = weigh_classes(class_weight, target.codes, sensitive.groups, target.classes, weight)
             weight = np.where(weighted > 0, weight, 0.0)
         features = image_features(X, weighted, params, feature_seed)
@@ -103,7 +95,7 @@ class FitData:
         orthogonal = sensitive if params["orthogonal"] else None
         scores = prompt_scores(X, target, orthogonal, params["n_components"])
         return cls(
-            *(X, target, sensitive, {**params, "class_weight": class_weight}, weight, chosen),
+            *(X, target, sensitive, params, weight, chosen),
             rows=FeatureRows(
                 *(features, X),
                 rows=None if everything else chosen,

@@ -24,7 +24,7 @@ from fairerclip.data.embedding_rows import (
     working_dtype,
 )
 from fairerclip.data.row_drift import Drift, compare_rows
-from fairerclip.errors import FreeQueryError, ShapeError, StateError
+from fairerclip.errors import FreeQueryError, ShapeError
 from fairerclip.features import FeatureMap
 from fairerclip.inputs.prompts import prototypes
 from fairerclip.solver.alternation import Encoders
@@ -111,8 +111,8 @@ class FittedModel:
         Factor of the scores in the softmax of the probabilities.
     prompts, prompt_classes : arrays of shape (m, p) and (m,), or None
         Prompts of the fit and the index of their class; None without text.
-    rows : RowSummary or None
-        Lengths and mean direction of the training rows; None for files of version 2.
+    rows : RowSummary
+        Lengths and mean direction of the training rows.
     normalize : bool
         Whether rows and prompts are scaled to unit length.
     weighs_classes : bool
@@ -120,7 +120,7 @@ class FittedModel:
     adjustment : Adjustment
         Learned corrections of the class scores; the encoders contain them already.
     used : mapping
-        Values of the parameters `USED`; the share of zero-shot scores is None for older files that had the default.
+        Values of the parameters `USED`.
     """
 
     classes: NDArray[Any]
@@ -130,7 +130,7 @@ class FittedModel:
     temperature: float
     prompts: F64 | None
     prompt_classes: Ints | None
-    rows: RowSummary | None
+    rows: RowSummary
     normalize: bool
     weighs_classes: bool
     adjustment: Adjustment
@@ -181,7 +181,7 @@ class FittedModel:
             raise ShapeError(f"text must have shape (m, {width}), with one row at least; got {T.shape}")
         check_rows(T, "text", zero_is_error=True)
         T = np.asarray(T, dtype=np.float64)
-        if self.weighs_classes and self.rows is not None:  # models of earlier files answer as they did
+        if self.weighs_classes:
             return np.asarray(self.encoders.decision.weights[self._fitted_prompts(T)])
         Phi = self.text_features.transform(np.asarray(unit_rows(T)) if self.normalize else T)
         both = self.encoders
@@ -231,10 +231,5 @@ class FittedModel:
 
     def drift(self, X: Any) -> Drift:
         """Compare new rows (n, p) with the training rows; O(n·p)."""
-        if self.rows is None:
-            raise StateError(
-                "this model was saved by an earlier version, which did not keep what its rows looked like: fit and "
-                "save it again to compare"
-            )
         found = summarise_rows(X, "X", zero_is_error=False)
         return compare_rows(self.rows, found, normalize=self.normalize)

@@ -42,7 +42,7 @@ class KeptFit:
     def _solve(
         self,
         prepared: Prepared,
-        seen: RowSummary | None,
+        seen: RowSummary,
         adjustment: Adjustment,
         params: Mapping[str, Any],
         depth: int = 3,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,9 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from fairerclip._util.checks import check_choice
 from fairerclip._util.types import F64
 from fairerclip.data.embedding_rows import RowSummary
-from fairerclip.errors import ModelFileError, RenamedWarning
+from fairerclip.errors import ModelFileError
 from fairerclip.features import FeatureMap, array_names, features_from_arrays
-from fairerclip.inputs.weights import translate_shares
 from fairerclip.model.contents import (
     MANIFEST,
     Contents,
@@ -51,9 +49,11 @@ ARRAYS = (
     "score_weights_",
     "score_constants_",
     "eigenvalues_",
+    "intercept_",
+    "text_intercept_",
+    "row_lengths",
+    "row_mean",
 )
-SINCE_3 = ("intercept_", "text_intercept_", "row_lengths", "row_mean")
-"""Arrays that version 2 did not have: there the origin of the learned space was the mean of the features."""
 OPTIONAL = ("prompts_",)
 """Arrays that a model fitted without prompts does not have."""
 STATE = (
@@ -73,9 +73,6 @@ def _parameters(model: FairerCLIP) -> dict[str, Any]:
     own["normalize"] = model.fitted_.normalize
     if model.sensitive_shifts_ is None:  # with shifts every decision weighs classes
         own["decision"] = "target" if model.fitted_.weighs_classes else "prompts"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RenamedWarning)  # given by the fit; a file has the present names only
-        own["class_weight"], own["subsample"] = translate_shares(own["class_weight"], own["subsample"])
     params: dict[str, Any] = {}
     for name, value in own.items():
         if name in ("class_weight", "subsample") and isinstance(value, Mapping):
@@ -120,7 +117,7 @@ def contents(model: FairerCLIP) -> Contents:
             tensors[f"{prefix}.{name}"] = np.ascontiguousarray(array)
     state = {
         "n_iter": model.n_iter_,
-        "n_rows": None if model.rows_ is None else model.rows_.rows,
+        "n_rows": model.rows_.rows,
         "prompt_classes": None if model.prompt_classes_ is None else model.prompt_classes_.tolist(),
         "seed": model.seed_,
         "temperature": model.temperature_,
@@ -137,11 +134,8 @@ def contents(model: FairerCLIP) -> Contents:
 
 def _arrays(model: FairerCLIP) -> dict[str, Any]:
     """Return the arrays of a model by name, without those of its feature maps."""
-    arrays = {name: getattr(model, name) for name in ARRAYS}
-    if model.rows_ is None:  # read from a file of version 2, which has none of the following
-        return arrays
-    arrays |= {"intercept_": model.intercept_, "text_intercept_": model.text_intercept_}
-    arrays |= {"row_lengths": model.rows_.lengths, "row_mean": model.rows_.mean}
+    rows = {"row_lengths": model.rows_.lengths, "row_mean": model.rows_.mean}
+    arrays = {name: getattr(model, name) for name in ARRAYS if name not in rows} | rows
     return arrays if model.prompts_ is None else arrays | {"prompts_": model.prompts_}
 
 
@@ -159,8 +153,8 @@ def _check_values(path: Path, contents: Contents) -> None:
     valid = {
         "classes": are_labels(contents.classes, fewest=2),
         "n_iter": type(state["n_iter"]) is int,
-        "n_rows": n_rows is None or (type(n_rows) is int and n_rows > 0),
-        "seed": state["seed"] is None or type(state["seed"]) is int,
+        "n_rows": type(n_rows) is int and n_rows > 0,
+        "seed": type(state["seed"]) is int,
         "prompt_classes": _are_places(state["prompt_classes"], contents.classes),
         "temperature": type(temperature) is float and 0 < temperature < math.inf,
         "diagnostics": isinstance(contents.diagnostics, dict),
@@ -199,27 +193,23 @@ def build(cls: type[M], path: Path, saved: Contents) -> M:
 def _answers(fitted: FittedModel, row: F64) -> list[Any]:
     """Return what a model computes of an image, and, if it takes any, of a prompt."""
     scores = fitted.scores(fitted.transform(row))
-    free = not fitted.weighs_classes or fitted.rows is None
-    return [scores, fitted.temperature * scores, *([fitted.transform_text(row)] if free else [])]
+    texts = [] if fitted.weighs_classes else [fitted.transform_text(row)]
+    return [scores, fitted.temperature * scores, *texts]
 
 
 def check_names(path: Path, saved: Contents, names: Collection[str]) -> None:
     """Raise for an impossible state, and for missing or unknown tensors."""
     _check_values(path, saved)
     state = saved.state
-    needed = {*ARRAYS, *(SINCE_3 if state["n_rows"] is not None else ())}
-    needed |= {
-        f"{side}.{name}" for side in ("features", "text_features") for name in array_names(state[side])
-    }
+    sides = ("features", "text_features")
+    needed = {*ARRAYS, *(f"{side}.{name}" for side in sides for name in array_names(state[side]))}
     compare_names(path, names, needed, OPTIONAL if state["prompt_classes"] is not None else ())
 
 
 def _fitted_model(saved: Contents, model: FairerCLIP) -> FittedModel:
-    """Return the part that new rows need; models of version 2 lack the arrays that version 3 added."""
+    """Return the part that new rows need."""
     state, tensors = saved.state, saved.tensors
-    none = np.zeros(tensors["components_"].shape[-1])
-    places, n_rows = state["prompt_classes"], state["n_rows"]
-    learned = state["learned"]
+    places, learned = state["prompt_classes"], state["learned"]
     adjustment = _adjustment(learned, len(saved.classes))
     return FittedModel(
         classes=class_array(saved.classes),
@@ -228,10 +218,10 @@ def _fitted_model(saved: Contents, model: FairerCLIP) -> FittedModel:
         encoders=Encoders(
             mean=tensors["mean_"],
             components=tensors["components_"],
-            intercept=tensors.get("intercept_", none),
+            intercept=tensors["intercept_"],
             text_mean=tensors["text_mean_"],
             text_components=tensors["text_components_"],
-            text_intercept=tensors.get("text_intercept_", none),
+            text_intercept=tensors["text_intercept_"],
             decision=Decision(
                 zero=tensors["zero_"],
                 directions=tensors["directions_"],
@@ -243,7 +233,7 @@ def _fitted_model(saved: Contents, model: FairerCLIP) -> FittedModel:
         temperature=float(state["temperature"]),
         prompts=None if places is None else tensors["prompts_"],
         prompt_classes=None if places is None else np.array(places, dtype=np.int64),
-        rows=None if n_rows is None else RowSummary(n_rows, tensors["row_lengths"], tensors["row_mean"]),
+        rows=RowSummary(state["n_rows"], tensors["row_lengths"], tensors["row_mean"]),
         normalize=model.normalize,
         weighs_classes=model.decision == "target" or adjustment.sensitive_shifts is not None,
         adjustment=adjustment,
@@ -254,9 +244,7 @@ def _fitted_model(saved: Contents, model: FairerCLIP) -> FittedModel:
 def _used(learned: Manifest) -> dict[str, Any]:
     """Return the values of parameters that a fit used, checked, in the order in which they are written."""
     check_choice("criterion", learned["criterion"], CRITERIA)
-    # Files of versions 2 to 4 do not have the share of zero-shot scores that was the default.
-    unchecked = {"criterion"} | ({"zero_shot"} if learned["zero_shot"] is None else set())
-    return {name: learned[name] if name in unchecked else _number(name, learned[name]) for name in USED}
+    return {name: learned[name] if name == "criterion" else _number(name, learned[name]) for name in USED}
 
 
 def _adjustment(learned: Manifest, n_classes: int) -> Adjustment:
@@ -295,9 +283,8 @@ def _check_shapes(path: Path, model: FairerCLIP) -> None:
         expected["prompts_"] = (len(model.prompt_classes_), model.n_features_in_)
     wrong = [name for name, shape in expected.items() if getattr(model, name).shape != shape]
     sizes = (model.features_.n_features, model.features_.n_features_in, model.text_features_.n_features_in)
-    if model.rows_ is not None:
-        seen = (model.rows_.lengths.shape, model.rows_.mean.shape)
-        wrong += ["row_lengths, row_mean"] if seen != ((3,), (model.n_features_in_,)) else []
+    seen = (model.rows_.lengths.shape, model.rows_.mean.shape)
+    wrong += ["row_lengths, row_mean"] if seen != ((3,), (model.n_features_in_,)) else []
     # One for each of the r dimensions; a column of ones has none, and sensitive shifts widen the space to one dimension
     # per class, which adds none.
     kept = model.eigenvalues_.size

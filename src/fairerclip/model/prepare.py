@@ -155,7 +155,7 @@ class FitState:
             Z = rows.once().project_some(places, encoders.mean, encoders.components)
         return encoders.decision.scores(Z + encoders.intercept)
 
-    def model(self, seen: RowSummary | None, *, normalize: bool) -> tuple[FittedModel, list[Note]]:
+    def model(self, seen: RowSummary, *, normalize: bool) -> tuple[FittedModel, list[Note]]:
         """Return the model of the solution and the warnings to give; ``seen`` summarises the training rows."""
         prepared, target = self.prepared, self.prepared.target
         # Fitted to given labels, or else to the first guesses: refined labels are predictions of the model itself, and

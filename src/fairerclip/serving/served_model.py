@@ -18,7 +18,6 @@ from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.encoder import Encoder
 from fairerclip.errors import ModelFileError, ParameterError, SensitiveQueryWarning
-from fairerclip.model import earlier_files
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.archive import load
 from fairerclip.model.contents import MANIFEST
@@ -66,9 +65,7 @@ def load_served(settings: ServiceSettings, identity: str | None = None) -> Serve
 def _manifest_digest(folder: Path) -> str:
     """Return the SHA-256 of the manifest of a model folder, which has those of its weights; "" if there is none."""
     try:
-        return hashlib.sha256(
-            read_manifest(folder / (*earlier_files.files_in(folder), MANIFEST)[0])[0]
-        ).hexdigest()
+        return hashlib.sha256(read_manifest(folder / MANIFEST)[0]).hexdigest()
     except (OSError, ValueError):  # `load` says what is wrong
         return ""
 

@@ -130,8 +130,6 @@ def read_kept(file: Path, job: Job[A]) -> A | None:
         pass  # a folder without permission is reported below
     try:
         content = read_strict_json(file, ResultsFileError, limit=MAX_BYTES, values=MAX_VALUES)
-        if isinstance(content, dict) and set(content) == {"key", "run"}:
-            return None  # the format of an earlier version
         if not isinstance(content, dict) or set(content) != {"key", "answer", "sha256"}:
             raise ResultsFileError(f"{file}: expected a key, an answer and its digest")
         if not isinstance(content["answer"], dict) or content["sha256"] != _digest(content["answer"]):

@@ -145,8 +145,6 @@ class CandidateFits:
         params = {**self.params, **planned.parameters}
         fits = self._fits(params)
         class_weight, gamma = params["class_weight"], float(params["gamma"])
-        if not _is_shared(class_weight):
-            class_weight = fits.data.params["class_weight"]  # earlier forms are translated
         guess_weight, refine = params["guess_weight"], params["refine"]
         parts: list[list[F64 | None]] = []
         points: list[dict[str, Any]] = []

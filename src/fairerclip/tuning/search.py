@@ -194,7 +194,6 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         if not isinstance(model, FairerCLIP):
             raise ParameterError(f"estimator must be a FairerCLIP; got {type(model).__name__}")
         base: FairerCLIP = clone(model)
-        base._earlier = {}  # offsets under their earlier name are learned anew
         check_parameters(base.get_params(deep=False))
         warn_of_idle(base.get_params(deep=False))
         # A generator would draw other features for every candidate.
