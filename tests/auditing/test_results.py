@@ -11,14 +11,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from fairerclip._util.markdown_text import escape
 from fairerclip.auditing import results as results_module
 from fairerclip.auditing.group_results import present_stages
 from fairerclip.auditing.results import AuditResults, check_results, read_results, write_results
 from fairerclip.errors import OutputExistsError, ResultsFileError
-from fairerclip.metrics.names import AUC, RETRIEVAL
-from fairerclip.report.markdown import render_markdown
-from fairerclip.report.page import render_page
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "docs" / "reference" / "results.schema.json"
@@ -85,23 +81,6 @@ def test_a_file_that_is_there_is_kept_unless_asked(document, tmp_path):
         write_results(check_results(document), path)
     write_results(check_results(sample.minimal()), path, overwrite=True)
     assert read_results(path).plane is None
-
-
-def test_results_of_earlier_versions_have_no_kl_bias_or_auc(document):
-    new = {"kl", "bias", "pair", "auc"}
-
-    def earlier(value):
-        if isinstance(value, dict):
-            return {key: earlier(part) for key, part in value.items() if key not in new}
-        return [earlier(part) for part in value] if isinstance(value, list) else value
-
-    results, full = check_results(earlier(document)), check_results(document)
-    assert results.auc is results.retrieval.pair is results.retrieval.queries[0].before.kl is None
-    assert results.retrieval.queries[0].before.ndkl == full.retrieval.queries[0].before.ndkl
-    text, whole = render_markdown(results), render_markdown(full)
-    names = [escape(figure.label) for figure in (RETRIEVAL["kl"], RETRIEVAL["bias"], AUC["worst_auc"])]
-    assert [(name in text, name in whole) for name in names] == [(False, True)] * 3
-    assert "Skew of the first hits" in render_page(results)
 
 
 def test_results_do_not_change(document):

@@ -126,15 +126,6 @@ def test_a_fit_and_a_given_model_exclude_each_other(task, run, tmp_path):
         one_line(run(*command, "--mitigate", "--after", "m"), "--mitigate and --after exclude each other")
 
 
-def test_before_only_is_accepted_and_said_to_change_nothing(task, run):
-    code, out, err = run("audit", task, *QUICK, "--before-only", "--json")
-    assert (code, err.count("\n")) == (0, 1)
-    assert "--before-only is deprecated" in err
-    assert json.loads(out)["model"] is None
-    assert "--before-only" not in run("audit", "--help")[1]
-    one_line(run("audit", task, "--before-only", "--mitigate"), "exclude each other")
-
-
 def test_mitigating_a_gallery_lowers_the_skew_of_its_rankings(run, tmp_path):
     gallery = save_task(simulate("gallery", seed=2, scale=0.3, width=48), tmp_path / "g.npz")
     code, out, err = run("audit", gallery, "--sensitive", "sex", "--mitigate", *QUICK, "--json")
@@ -267,7 +258,7 @@ def test_a_given_model_tells_what_its_file_knows(task, run, tmp_path):
         {},
         {"tuning": 3, "rows": "many", "pseudo_labels": 1, "pseudo_sensitive": []},
         {"tuning": {"objective": 1}, "rows": 4, "pseudo_labels": {"rows": -1}, "pseudo_sensitive": {"s": 2}},
-        {"tuning": {"objective": "eod", "rows": 9, "held_out": {"search": "x"}}},
+        {"tuning": {"objective": "eod", "rows": 9, "gain": "x"}},
     ],
 )
 def test_diagnostics_that_are_not_ours_are_not_known(diagnostics, birds):

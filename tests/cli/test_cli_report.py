@@ -102,7 +102,6 @@ def test_a_fitted_model_may_be_audited(task, run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--after", "m", "--before-only"], "exclude each other"),
         (["--after", "m", "--set", "tau=0.1"], "--after gives a fitted one"),
         (["--templates", "t.txt"], "needs --encoder"),
         (["--split", "nowhere"], "has no split 'nowhere'"),
@@ -242,9 +241,6 @@ def test_a_report_of_a_task_takes_the_options_of_an_audit(task, run, tmp_path):
     assert code == 0, err
     found = read_results(file)
     assert (found.model, found.settings.split, found.retrieval.k) == (None, "val", 40)
-    code, _, err = run("report", task, "--before-only", "--after", tmp_path / "m", "-o", tmp_path / "x.html")
-    assert code == 2
-    assert "exclude each other" in err
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def adapter(**parameters):
     from fairerclip.baselines import Adapter
 
     rng, model = np.random.default_rng(0), Adapter(**parameters)
-    model.classes_, model.n_features_in_, model.normalize_ = NAMES, 12, True
+    model.classes_, model.n_features_in_ = NAMES, 12
     model.hidden_weight_, model.hidden_bias_ = rng.normal(size=(7, 12)), rng.normal(size=7)
     model.output_weight_, model.output_bias_ = rng.normal(size=(12, 7)), rng.normal(size=12)
     model.text_, model.offsets_ = E.text, np.array([0.5, 0.0, -0.5])
@@ -76,7 +76,7 @@ def residual():
     from fairerclip.baselines import DeAR
 
     rng, model = np.random.default_rng(0), DeAR()
-    model.classes_, model.n_features_in_, model.normalize_ = NAMES, 12, True
+    model.classes_, model.n_features_in_ = NAMES, 12
     model.residual_weight_, model.residual_bias_ = 0.3 * rng.normal(size=(12, 12)), 0.1 * rng.normal(size=12)
     model.text_, model.offsets_ = E.text, np.array([0.5, 0.0, -0.5])
     return model
@@ -87,7 +87,7 @@ def addition():
     from fairerclip.baselines import PromptDebiasing
 
     rng, model = np.random.default_rng(1), PromptDebiasing()
-    model.classes_, model.n_features_in_, model.normalize_ = NAMES, 12, True
+    model.classes_, model.n_features_in_ = NAMES, 12
     model.offset_, model.left_, model.right_ = (0.3 * rng.normal(size=n) for n in (12, (12, 3), (3, 12)))
     model.offsets_ = np.zeros(3)
     model.text_ = E.text

@@ -205,7 +205,7 @@ def test_what_cannot_be_exported_is_said_with_the_reason(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         to_onnx(FairerCLIP(), path)
     other = Elsewhere()
-    other.n_features_in_, other.normalize_, other.classes_ = 12, True, NAMES
+    other.n_features_in_, other.classes_ = 12, NAMES
     with pytest.raises(ExportError, match="Elsewhere is not a method of this package"):
         to_onnx(other, path)
     large = LinearProbe().fit(E.X, E.y)

@@ -172,8 +172,7 @@ def test_balancing_gives_every_code_the_same_weight(codes, seed):
 def weights(y, classes, weight, class_weight=None, subsample=None):
     """Rows are drawn, and then weighted by class."""
     classes = np.array(classes)
-    given = (class_weight, subsample, np.random.RandomState(0))
-    class_weight, drawn = draw_weights(y, classes, weight, *given)
+    drawn = draw_weights(y, classes, weight, subsample, np.random.RandomState(0))
     return weigh_classes(class_weight, y, None, classes, drawn)
 
 

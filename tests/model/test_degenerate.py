@@ -27,7 +27,6 @@ from fairerclip.errors import (
     ParameterError,
     PromptError,
     RankWarning,
-    RenamedWarning,
     ShapeError,
     TextCollapseError,
     TextCollapseWarning,
@@ -122,7 +121,7 @@ def test_no_sensitive_attribute_at_all(embeddings):
     "kind",
     [
         *(ConstantSensitiveWarning, VanishedLabelWarning, ZeroRowWarning, RankWarning),
-        *(ManyCategoriesWarning, RenamedWarning, IdleParameterWarning),
+        *(ManyCategoriesWarning, IdleParameterWarning),
     ],
 )
 def test_warnings_point_at_the_line_that_called_fit(embeddings, kind, choice):
@@ -138,8 +137,6 @@ def test_warnings_point_at_the_line_that_called_fit(embeddings, kind, choice):
             small(**choice, normalize=False).fit(e.X, e.y, sensitive_features=e.s)
         elif kind is ManyCategoriesWarning:
             small(**{**choice, "tau": 0.0}).fit(e.X, e.y, sensitive_features=np.arange(240) % 60)
-        elif kind is RenamedWarning:
-            small(**choice, class_weight="subsample").fit(e.X, e.y, sensitive_features=e.s)
         elif kind is IdleParameterWarning:
             small(**choice, decision_zero="mean").fit(e.X, e.y, sensitive_features=e.s)
         else:

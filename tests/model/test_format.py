@@ -458,30 +458,12 @@ def test_details_that_are_none_are_refused(fitted, tmp_path):
         ModelMetric("worst_group", "during", "test", 0.5)
 
 
-def test_a_folder_of_an_earlier_layout_is_replaced_as_a_whole(fitted, tmp_path):
-    e = fitted[1]
-    model, folder = LinearProbe().fit(e.X, e.y), tmp_path / "model"
-    shutil.copytree(ROOT / "tests" / "golden" / "baseline-5" / "leace", folder)
-    (folder / "answers.safetensors").unlink()
-    model.save(folder, overwrite=True)
-    assert {file.name for file in folder.iterdir()} == set(FILES)
-    assert_array_equal(load(folder).scores(e.X), model.scores(e.X))
-    with pytest.raises(OutputExistsError, match="holds a LinearProbe, not a FairerCLIP; it is left alone"):
-        fitted[0].save(folder, overwrite=True)
-    (folder / "README.md").unlink()
-    (folder / "README.md").symlink_to("elsewhere")
-    with pytest.raises(OutputExistsError, match="left alone"):
-        model.save(folder, overwrite=True)
-
-
 # What save leaves alone -----------------------------------------------------------------------------
 
 FOREIGN = {
     "a model of Keras": {"model.json": b'{"class_name": "Sequential"}', "model.weights.h5": b"h5"},
-    "a model.json that is no JSON": {"model.json": b"weights"},
     "another format of fairerclip.json": {MANIFEST: b'{"format": "other", "kind": "LinearProbe"}'},
     "a kind of a later version": {MANIFEST: b'{"format": "fairerclip", "kind": "FutureKind"}'},
-    "the manifest of another layout": {"model.json": b'{"format": "fairerclip-mitigator"}'},
 }
 
 

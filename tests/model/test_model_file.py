@@ -14,7 +14,7 @@ from safetensors.numpy import load as load_tensors
 
 import fairerclip
 from fairerclip import FairerCLIP, load
-from fairerclip.errors import ModelFileError, OutputExistsError, RenamedWarning, StateError
+from fairerclip.errors import ModelFileError, OutputExistsError, StateError
 from fairerclip.model import folder_files
 from forged import MANIFEST, TENSORS, canonical, forge, tensors_of
 from small_models import AUTO, FIXED
@@ -118,23 +118,6 @@ def test_learned_values_survive(embeddings, tmp_path, learned):
     if "sensitive_shifts" in learned:
         assert_array_equal(back.sensitive_shifts_, learned["sensitive_shifts"])
     assert (back.zero_shot_, back.gamma_) == (m.zero_shot_, m.gamma_) == (0.5, 1e-3)
-
-
-@pytest.mark.parametrize(
-    "earlier", ["subsample", "subsample:0.5", (0.5, 1.0), [0.5, 1], np.array([0.5, 1.0])], ids=str
-)
-def test_shares_under_their_earlier_name_are_saved_under_the_present_one(embeddings, tmp_path, earlier):
-    e = embeddings()
-    with pytest.warns(RenamedWarning):
-        m = small(class_weight=earlier).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    back = FairerCLIP.load(m.save(tmp_path / "model"))
-    assert back.class_weight is None
-    assert back.subsample == {"subsample": "balanced", "subsample:0.5": "balanced:0.5"}.get(
-        str(earlier), (0.5, 1.0)
-    )
-    assert_array_equal(back.scores(e.X), m.scores(e.X))
-    back.fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    assert_array_equal(back.scores(e.X), m.scores(e.X))
 
 
 def test_label_free_models_survive_without_anybodys_labels(embeddings, tmp_path):
@@ -616,15 +599,3 @@ def test_a_model_whose_diagnostics_are_not_finite_is_not_written(fitted, tmp_pat
     with pytest.raises(ModelFileError, match="must be finite"):
         fitted[0].save(tmp_path / "odd")
     assert not (tmp_path / "odd").exists()
-
-
-def test_a_model_of_an_earlier_file_can_be_saved_again(tmp_path):
-    golden = Path(__file__).parents[1] / "golden" / "model-2" / "named"
-    old = FairerCLIP.load(golden)
-    X = load_tensors((golden.parent / "questions.safetensors").read_bytes())["rows"]
-    again = FairerCLIP.load(old.save(tmp_path / "again"))
-    assert not again.normalize
-    for call in ("transform", "scores", "transform_text"):
-        assert_array_equal(getattr(old, call)(X), getattr(again, call)(X))
-    with pytest.raises(StateError, match="earlier version"):
-        again.drift(X)

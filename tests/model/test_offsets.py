@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from fairerclip import FairerCLIP
-from fairerclip.errors import ConstantPredictionWarning, ParameterError, RenamedWarning
+from fairerclip.errors import ConstantPredictionWarning, ParameterError
 from small_models import small
 
 
@@ -123,28 +123,6 @@ def test_refinement_does_not_depend_on_offsets(embeddings):
     assert_array_equal(moved.pseudo_labels_, plain.predict(e.X))
     assert_allclose(moved.scores(e.X), plain.scores(e.X) + np.array([0.0, 0.15]), atol=1e-10)
     assert np.sum(moved.predict(e.X)) > np.sum(plain.predict(e.X))
-
-
-# Earlier names --------------------------------------------------------------------------------------
-
-
-def test_offsets_and_shifts_of_the_constructor_warn_and_work(embeddings):
-    e = embeddings()
-    values = {"offsets": [0.1, -0.1], "sensitive_shifts": [[0.1, 0.0], [0.0, 0.2]]}
-    with pytest.warns(
-        RenamedWarning, match=r"FairerCLIP\(offsets=…\) is called fit\(…\).at\(offsets=…\) now"
-    ):
-        m = small(offsets=values["offsets"])
-    with pytest.warns(RenamedWarning, match="sensitive_shifts"):
-        m.set_params(sensitive_shifts=values["sensitive_shifts"], tau=0.5)
-    m = clone(m).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    assert m.tau == 0.5
-    assert not {"offsets", "sensitive_shifts"} & set(m.get_params())
-    assert_array_equal(m.scores(e.X), fitted(e, tau=0.5, **values).scores(e.X))
-    with pytest.warns(RenamedWarning, match="offsets is called offsets_ now"):
-        assert m.offsets == [0.1, -0.1]
-    with pytest.warns(RenamedWarning, match="sensitive_shifts is called sensitive_shifts_ now"):
-        assert m.sensitive_shifts == values["sensitive_shifts"]
 
 
 def test_a_parameter_that_does_not_exist_is_refused():

@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 
 from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.errors import FreeQueryError, IdleParameterWarning, RenamedWarning
+from fairerclip.errors import FreeQueryError, IdleParameterWarning
 from paper import PAPER
 from small_models import AUTO, FIXED
 
@@ -130,23 +130,6 @@ def test_another_prompt_is_a_free_query_and_says_what_is_for_that(embeddings):
     without = FairerCLIP(n_features=60, random_state=0).fit(e.X, e.y, sensitive_features=e.s)
     with pytest.raises(FreeQueryError, match="fitted without text.*for any query use EmbeddingMitigator"):
         without.transform_text(e.text)
-
-
-def test_the_earlier_name_of_the_cosines_still_works_and_says_so(embeddings):
-    e = embeddings(n_classes=3)
-    m = fitted(e)
-    with pytest.warns(RenamedWarning, match="similarity is called cosines now"):
-        assert_array_equal(m.similarity(e.X), m.cosines(e.X))
-
-
-@pytest.mark.parametrize("c", [2, 3])
-def test_the_earlier_way_to_decide_from_embeddings_still_works_and_says_so(embeddings, c):
-    e = embeddings(n_classes=c)
-    m = fitted(e)
-    with pytest.warns(RenamedWarning, match="decide"):
-        decided = m.decide(m.transform(e.X))
-    assert_array_equal(decided["prediction"], m.predict(e.X))
-    assert_array_equal(decided["score"], m.decision_function(e.X))
 
 
 @pytest.mark.parametrize("c", [3, 6])

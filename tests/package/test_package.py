@@ -6,14 +6,12 @@ import re
 import socket
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import fairerclip
 from fairerclip.data import save_task, simulate
-from fairerclip.errors import RenamedWarning
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -116,38 +114,15 @@ def test_modules_and_functions_stay_small():
     assert longer == set(LONGER)
 
 
-SHIMS = {
-    "fairerclip/" + file
-    for file in ("clip.py", "embed.py", "workflow.py", "audit/task.py", "audit/results.py")
-}
-"""Earlier names of modules: they go with the next release."""
-
-
 def test_every_module_and_every_class_has_a_name_of_its_own():
     files, classes = {}, {}
     for file in (ROOT / "src").rglob("*.py"):
         place = file.relative_to(ROOT / "src").as_posix()
-        if file.name != "__init__.py" and place not in SHIMS:
+        if file.name != "__init__.py":
             files.setdefault(file.name, []).append(place)
         for name in re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE):
             classes.setdefault(name, []).append(place)
     assert {name: places for name, places in (files | classes).items() if len(places) > 1} == {}
-
-
-@pytest.mark.parametrize(
-    ("old", "name", "new"),
-    [
-        ("fairerclip.clip", "load", "fairerclip.encoders.loading"),
-        ("fairerclip.embed", "embed_images", "fairerclip.encoders.embed"),
-        ("fairerclip.workflow", "Experiment", "fairerclip.experiment"),
-        ("fairerclip.audit.task", "audit_task", "fairerclip.auditing.run"),
-        ("fairerclip.audit.results", "read_results", "fairerclip.auditing.results"),
-    ],
-)
-def test_earlier_names_of_modules_still_import_with_a_warning(old, name, new):
-    with pytest.warns(RenamedWarning, match=re.escape(f"{old} is called fairerclip.")):
-        found = getattr(import_module(old), name)
-    assert found is getattr(import_module(new), name)
 
 
 def test_the_page_on_architecture_names_files_that_are_there_and_every_room():
@@ -160,7 +135,7 @@ def test_the_page_on_architecture_names_files_that_are_there_and_every_room():
     assert [
         f for f in named if "NAME" not in f and not any((home / f).is_file() for home in (ROOT, source))
     ] == []
-    rooms = {f.name for f in source.iterdir() if f.is_dir() and f.name not in ("__pycache__", "audit")}
+    rooms = {f.name for f in source.iterdir() if f.is_dir() and f.name != "__pycache__"}
     assert rooms <= set(re.findall(r"^ ?(\w+)  ", page, re.MULTILINE))
 
 
@@ -168,7 +143,7 @@ def test_tests_are_in_folders_with_the_names_of_the_rooms():
     rooms = {f.name for f in (ROOT / "src" / "fairerclip").iterdir() if f.is_dir()}
     folders = {f.parent.name for f in (ROOT / "tests").glob("*/test_*.py")}
     assert folders - rooms == {"package", "golden", "browser", "hostile", "properties"}
-    assert rooms - folders <= {"audit", "__pycache__"}
+    assert rooms - folders <= {"__pycache__"}
     names = [f.name for f in (ROOT / "tests").rglob("*.py") if f.name != "conftest.py"]
     assert sorted(names) == sorted(set(names))
 

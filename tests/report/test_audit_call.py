@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
-import fairerclip
 from fairerclip import FairerCLIP, FairerCLIPSearch, SoftValues
 from fairerclip.auditing import AuditOptions, audit_task, read_results, recommend
 from fairerclip.baselines import LEACE, LinearProbe, ZeroShot
@@ -24,7 +22,6 @@ from fairerclip.errors import (
     ParameterError,
     PromptError,
     PromptOrderWarning,
-    RenamedWarning,
     ShapeError,
     UninformativePromptsWarning,
     ZeroRowError,
@@ -395,21 +392,6 @@ def test_doubtful_input_is_warned_of_where_the_audit_is_called(arrays, change, w
     with pytest.warns(warning, match=message) as caught, pytest.raises(ZeroDivisionError):
         audit(**changed(arrays, change))
     assert [record.filename for record in caught] == [__file__]
-
-
-def test_the_function_stays_callable_where_the_earlier_modules_are_imported(monkeypatch):
-    for name in ("fairerclip.audit", "fairerclip.audit.task"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.delitem(vars(fairerclip), "audit", raising=False)
-    assert fairerclip.audit is audit_call.audit
-    with pytest.warns(RenamedWarning, match="fairerclip.audit.task is called fairerclip.auditing.run now"):
-        from fairerclip.audit.task import audit_task as earlier
-    assert earlier is audit_task
-    assert fairerclip.audit is sys.modules["fairerclip.audit"]
-    with pytest.raises(ShapeError, match="X must be a Task"):
-        fairerclip.audit("mine.npz", [0], sensitive_features=[0])
-    with pytest.warns(RenamedWarning, match="fairerclip.audit is called fairerclip.auditing now"):
-        assert fairerclip.audit.read_results is read_results
 
 
 def test_a_baseline_is_audited_as_after_and_named(made, arrays):

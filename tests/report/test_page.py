@@ -261,16 +261,6 @@ def test_a_prompt_that_is_more_skewed_is_among_the_price(results):
     assert "Better nothing clear on these rows." in summary
 
 
-def test_results_of_an_earlier_version_make_a_page(results):
-    for name in ("method", "untuned", "training", "tuning"):
-        del results["model"][name]
-    for query in results["retrieval"]["queries"]:
-        del query["clear"]
-    page = Reader(render_page(results))
-    assert "FairerCLIP learns, in closed form" in page.section("method")
-    assert "It was fitted with class labels" in page.section("method")
-
-
 def test_every_group_is_in_the_table_with_its_interval_and_change(results):
     text = Reader(render_page(results)).section("groups")
     changes = results["groups"]["group_changes"]

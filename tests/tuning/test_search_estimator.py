@@ -20,7 +20,6 @@ from fairerclip.errors import (
     LabelError,
     ParameterError,
     RankWarning,
-    RenamedWarning,
     ShapeError,
     ZeroRowError,
 )
@@ -305,18 +304,3 @@ def test_groups_are_for_folds_and_a_class_needs_rows_in_two_of_them():
         search(cv=None).fit(t.train.X, t.train.y, validation=held(t), groups=t.train.y, **prompts(t))
     with pytest.raises(LabelError, match="no labelled row of class [01] to fit on"):
         search(cv=2).fit(t.train.X, t.train.y, groups=t.train.y, **prompts(t))
-
-
-# Earlier names --------------------------------------------------------------------------------------
-
-
-def test_tune_warns_and_leaves_the_model_as_the_search_finds_it():
-    t = task()
-    expected = search().fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
-    model = small()
-    with pytest.warns(RenamedWarning, match=r"FairerCLIP.tune is called FairerCLIPSearch\(model\)"):
-        found = model.tune(t.train.X, t.train.y, validation=held(t), search=SPACE, **prompts(t))
-    assert found is model
-    assert model.get_params() == expected.best_estimator_.get_params()
-    assert_array_equal(model.scores(t.test.X), expected.scores(t.test.X))
-    model.path([0.5])  # the training data is there, as after a fit

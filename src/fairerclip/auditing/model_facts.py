@@ -138,7 +138,7 @@ def strategy_name(name: str) -> str:
 
 
 def _method(model: ModelSection | ModelFacts | None) -> str:
-    """Return the method of a model; results of earlier versions do not have it and are always of FairerCLIP."""
+    """Return the method of a model."""
     return FAIRERCLIP if model is None or model.method is None else model.method
 
 
@@ -161,12 +161,8 @@ def subject(model: ModelSection | ModelFacts | None) -> str:
     return f"{ZERO_SHOT} with {method}" if method.startswith("orthogonal prompts") else method
 
 
-def why_kept(model: ModelSection | ModelFacts | None, *, whole: bool = False) -> str | None:
-    """Return sentences on why a zero-shot classifier was kept; None if encoders were learned.
-
-    The sentences list strategies of the search by their objective on held-out rows: the best two and the search, or all
-    of them if ``whole``.
-    """
+def why_kept(model: ModelSection | ModelFacts | None) -> str | None:
+    """Return a sentence on why a zero-shot classifier was kept; None if encoders were learned."""
     method = _method(model)
     if model is None or method not in KEPT:
         return None
@@ -175,19 +171,7 @@ def why_kept(model: ModelSection | ModelFacts | None, *, whole: bool = False) ->
         return f"By its parameters the model is {subject(model)}: it has no learned encoder."
     if tuning.objective == "max_skew":
         return f"{RANKING_KEPT}."
-    held_out = sorted((tuning.held_out or {}).items(), key=lambda item: -item[1])
-    if len(held_out) < 2:
-        return f"{KEPT[method]}."
-    best = held_out if whole else held_out[:2]
-    if not any(name.startswith("search") for name, _ in best):
-        best += [item for item in held_out if item[0].startswith("search")][:1]
-    listed = ", ".join(f"{strategy_name(name)} {number(value)}" for name, value in best)
-    floor = tuning.accuracy_floor
-    condition = "" if floor is None else f" among those with an average accuracy of at least {worded(floor)}"
-    return (
-        f"{KEPT[method]}. Each strategy chose on one half of the {tuning.rows} rows and was judged on the other half "
-        f"by the objective {tuning.objective} (higher is better{condition}): {listed}."
-    )
+    return f"{KEPT[method]}."
 
 
 def about_model(model: ModelSection) -> list[str]:
@@ -202,7 +186,7 @@ def about_model(model: ModelSection) -> list[str]:
         sentences.append(_chosen(model.tuning))
     elif given and model.mitigator is None:
         sentences.append(UNKNOWN_TUNING)
-    sentences.append(why_kept(model, whole=True) or "")
+    sentences.append(why_kept(model) or "")
     if model.untuned is not None:
         sentences.append(f"Its rankings were not tuned: {model.untuned}.")
     return [sentence for sentence in [*sentences, UNKNOWN_TASK if given else ""] if sentence]

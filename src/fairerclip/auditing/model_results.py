@@ -37,7 +37,7 @@ class TuningSection(Part):
 
     ``folds`` is None where all rows were validation rows, else the number of folds of a cross-validation on the
     training rows; ``validation_rows`` of the rows are validation rows. ``gain`` is that of the objective over the
-    parameters that were given, with its standard deviation ``doubt``. ``held_out`` is in records of earlier versions.
+    parameters that were given, with its standard deviation ``doubt``.
     """
 
     objective: Text
@@ -45,7 +45,6 @@ class TuningSection(Part):
     groups: Text | None = None
     accuracy_floor: Number | None = None
     strategy: Text | None = None
-    held_out: Keyed[Number] | None = None
     validation_rows: Count | None = None
     gain: Number | None = None
     doubt: Number | None = None

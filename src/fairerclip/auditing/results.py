@@ -374,9 +374,9 @@ def check_results(document: Any, *, exact: bool = False) -> AuditResults:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ResultsFileError(f"expected results that `fairerclip audit` wrote (format {FORMAT!r})")
     version = document.get("version")
-    if isinstance(version, int) and version > VERSION:
+    if version != VERSION:
         raise ResultsFileError(
-            f"expected version {VERSION} or older, got a later one: made by a newer fairerclip; update yours"
+            f"expected version {VERSION}, got {version!r:.40}: made by another version of fairerclip"
         )
     try:
         return AuditResults.model_validate(document, extra="forbid" if exact else "ignore")

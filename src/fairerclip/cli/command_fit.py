@@ -285,7 +285,7 @@ def _own_sentences(model: FairerCLIP) -> list[str]:
     tuning = model.diagnostics_.get("tuning") or {}
     # Rankings have no strategy.
     chosen = [f"Chosen: {strategy_name(tuning['strategy'])}."] if "strategy" in tuning else []
-    kept = why_kept(model_facts(model), whole=True)
+    kept = why_kept(model_facts(model))
     return [
         *chosen,
         *automatic_sentences(model.diagnostics_.get("automatic")),

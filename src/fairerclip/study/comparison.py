@@ -244,10 +244,7 @@ class Comparison(Part):
 
 
 def check_comparison(folder: Path, data: ComparedData, *, overwrite: bool) -> None:
-    """Raise if a folder cannot be written, or holds a comparison of other data, unless ``overwrite``.
-
-    For a comparison of an earlier version, only its ``task`` is compared.
-    """
+    """Raise if a folder cannot be written, or holds a comparison of other data, unless ``overwrite``."""
     check_folder(folder, overwrite=True)
     there = [folder / name for name in FILES if os.path.lexists(folder / name)]
     if overwrite or not there:

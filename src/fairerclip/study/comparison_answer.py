@@ -38,10 +38,6 @@ OUTCOMES = {
     "better": "better",
 }
 """Words for how FairerCLIP compares with another method, losses first; "lower": its worst group is not told apart."""
-AGAIN = (
-    "Compare again with the same folder for a recommendation: this file has no paired differences, and the finished "
-    "runs are kept."
-)
 SPLITS = {"train": "training", "val": "validation"}
 """Words for the splits whose names are short."""
 LONGEST_ERROR = 160
@@ -69,7 +65,7 @@ class ComparisonAnswer:
 
 
 def answer_of(comparison: Comparison) -> ComparisonAnswer:
-    """Return the answer of a comparison, also of one that an early version wrote."""
+    """Return the answer of a comparison."""
     return ComparisonAnswer(
         sentence=_sentence(comparison),
         recommendation=_recommendation(comparison),
@@ -115,7 +111,7 @@ def rivals(comparison: Comparison) -> list[Finished]:
 
 
 def overall(comparison: Comparison) -> BestForLabels | None:
-    """Return the best of all methods; None if the file has no paired differences."""
+    """Return the best of all methods; None if all of them predict rows with their S."""
     return comparison.best_for_labels[-1] if comparison.best_for_labels else None
 
 
@@ -218,7 +214,7 @@ def _recommendation(comparison: Comparison) -> str:
     if len(found) == 1:
         return f"Compare at least two methods: there is nothing to hold {named(found[0].title)} against."
     if top is None:
-        return AGAIN
+        return "Compare a method that predicts rows without their S: there is none to recommend."
     title = {entry.method: named(entry.title) for entry in found}
     use, near = title[top.use], top.not_told_apart
     if top.use == ZERO_SHOT:

@@ -127,7 +127,7 @@ def ranked_table(comparison: Comparison) -> RankedTable:
         f"Against the best: difference of worst groups in points, paired by {paired_by(comparison)}; grey with ≈ is "
         "not told apart from 0."
         if comparison.best_for_labels
-        else "This file of an earlier version has no paired differences, so nothing is said on what is told apart."
+        else "No method predicts rows without their S, so there is no best one to compare with."
     )
     over = f"over {rows_words(comparison)}"
     intervals = (

@@ -30,7 +30,6 @@ class RankedAttribute(Part):
     ``low_correlation`` is the 5th percentile over queries and groups. ``average_precision`` is the mean change inside
     groups over ``known_queries``, the queries whose right answers the task knows. ``intervals`` has the ends of 95 %
     intervals over queries by the name of the figure; it is empty on resampled splits, whose intervals are over splits.
-    Runs of earlier versions have no ``kl``.
     """
 
     attribute: Words
@@ -39,7 +38,7 @@ class RankedAttribute(Part):
     max_skew: Number
     skews: Many[Number] = ()
     ndkl: Number
-    kl: Number | None = None
+    kl: Number
     rank_correlation: Number
     correlations: Many[Number] = ()
     low_correlation: Number
@@ -53,7 +52,7 @@ class RankingRun(Answer):
 
     ``reached_floor`` tells whether a setting kept enough of the order inside groups on the validation rows;
     ``unrelated`` is the change of the zero-shot accuracy on an unrelated task, ``unrelated_accuracy`` this accuracy
-    with the method, which runs of earlier versions lack. ``intervals`` has the ends of their 95 % intervals over rows;
+    with the method; both are None without one. ``intervals`` has the ends of their 95 % intervals over rows;
     it is empty on resampled splits. Times, memory and size are as in a comparison of classifiers.
     """
 
@@ -76,14 +75,13 @@ class RankingRun(Answer):
 class RankingFigures(Part):
     """Figures of one method for one attribute: intervals are over queries, or over resampled splits for new rows.
 
-    ``able`` is ABLE of the accuracy on the unrelated task and MaxSkew. ``kl`` and ``able`` are None if a run lacks
-    them.
+    ``able`` is ABLE of the accuracy on the unrelated task and MaxSkew; None without an unrelated task.
     """
 
     attribute: Words
     max_skew: SeedMean
     ndkl: SeedMean
-    kl: SeedMean | None = None
+    kl: SeedMean
     rank_correlation: SeedMean
     low_correlation: SeedMean
     average_precision: SeedMean | None = None
