@@ -1,10 +1,8 @@
 """Numbers as text: one rule of rounding, the same in Python and in the page's script."""
 
-import ast
 import itertools
 import json
 import math
-import re
 import shutil
 import subprocess
 from fractions import Fraction
@@ -115,77 +113,3 @@ def test_the_script_writes_every_share_as_python_does():
         wrong = [(x, a, b) for x, a, b in zip(values, ours, found[name], strict=True) if a != b]
         assert wrong == [], name
     assert found["interval"] == [interval(x, 1 - x) for x in values]
-
-
-FLOAT_FORMAT = re.compile(r"[eEfFgG%]$")
-NOT_FIGURES = {
-    "_util/checks.py": "ranges in error messages",
-    "features/bandwidth.py": "a range in an error message",
-    "model/parameters.py": "ranges in error messages",
-    "_util/numbers.py": "the formatter itself",
-    "report/document_charts.py": "coordinates of a drawing",
-    "report/front_chart.py": "coordinates of a drawing",
-    "auditing/sections/pictures.py": "edges of bins as data",
-    "auditing/run.py": "seconds as data",
-    "auditing/rewording.py": "a cosine in an error message",
-    "baselines/afr.py": "parameters in a warning",
-    "baselines/dfr.py": "a parameter in a warning",
-    "baselines/linear_probe.py": "a grid of parameters",
-    "baselines/logistic.py": "parameters in error messages",
-    "encoders/preprocess.py": "constants of a preprocessing",
-    "data/datasets/common.py": "shares of a split that were asked for",
-    "data/datasets/fairface.py": "the share of a split that was asked for",
-    "data/io/npz.py": "a limit in an error message",
-    "data/preflight.py": "magnitudes of embeddings, no figure of a model",
-    "data/embedding_rows.py": "magnitudes of embeddings in an error message",
-    "data/row_drift.py": "lengths of embeddings and a cosine of means, no figure of a model",
-    "study/paper/fits.py": "a grid of parameters",
-    "study/paper/heatmaps.py": "a grid of parameters",
-    "solver/alternation.py": "parameters in error messages",
-    "solver/iterative.py": "residuals in an error message",
-    "solver/lowrank.py": "a parameter in an error message",
-    "embedding/same_space.py": "a parameter in an error message",
-}
-"""Modules that may format or round floats by themselves, and what these are."""
-
-
-def own_formats(file):
-    """Places where a module formats or rounds a float without the formatter."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
-            parts = [part.value for part in node.format_spec.values if isinstance(part, ast.Constant)]
-            if parts and FLOAT_FORMAT.search(str(parts[-1])):
-                yield node.lineno
-        elif isinstance(node, ast.Call):
-            called = node.func.id if isinstance(node.func, ast.Name) else ""
-            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-            texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-            formats = called == "format" or method in ("format", "__format__")
-            # round(x) makes a whole number, a count or a place; with digits it makes a number to be shown.
-            if (called == "round" and len(node.args) > 1) or (
-                formats and any(FLOAT_FORMAT.search(t) for t in texts)
-            ):
-                yield node.lineno
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            text = node.left.value if isinstance(node.left, ast.Constant) else ""
-            if re.search(r"%[-+ 0#]*\d*\.?\d*[eEfFgG]", str(text)):
-                yield node.lineno
-
-
-def test_no_module_formats_figures_by_itself():
-    found = {}
-    for file in sorted(SOURCE.rglob("*.py")):
-        lines = list(own_formats(file))
-        if lines:
-            found[file.relative_to(SOURCE).as_posix()] = lines
-    assert {name: lines for name, lines in found.items() if name not in NOT_FIGURES} == {}
-    assert sorted(set(NOT_FIGURES) - set(found)) == [], "these need no exception any more"
-
-
-def test_templates_format_figures_with_the_formatter_alone():
-    for template in sorted((SOURCE / "report" / "templates").glob("*.j2")):
-        assert not re.search(r"\|\s*(round|format)\b|%\.\d", template.read_text(encoding="utf-8")), (
-            template.name
-        )
-    script = SCRIPT.read_text(encoding="utf-8")
-    assert "toFixed" not in script

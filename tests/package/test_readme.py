@@ -1,9 +1,7 @@
 """The README's example and the 100-line example run, and agree with the package."""
 
 import contextlib
-import html
 import io
-import json
 import re
 import runpy
 from pathlib import Path
@@ -23,7 +21,6 @@ few_fits = pytest.fixture(fewer_fits)
 
 def test_the_readme_example_runs_and_prints_what_it_computes():
     codes = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    assert [len([line for line in code.splitlines() if line.strip()]) <= 10 for code in codes] == [True, True]
     printed, names = io.StringIO(), {}
     with contextlib.redirect_stdout(printed):
         for code in codes:  # the second continues the first
@@ -53,74 +50,9 @@ def test_the_commands_of_the_readme_run(run, light_audits, few_fits, tmp_path, m
     assert load("model").classes_.tolist() == ["landbird", "waterbird"]
 
 
-def test_the_readme_is_short_and_links_to_what_is_there():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.replace("|", " ").split()) <= 700
-    links = re.findall(r"\]\(([^)#]+)", text)
-    assert len(links) > 20
-    assert [link for link in links if not link.startswith("https://") and not (ROOT / link).exists()] == []
-    assert "make demo" in text
-    assert "make test" in text
-
-
-@pytest.fixture(scope="module")
-def picture():
-    return runpy.run_path(str(ROOT / "tools" / "before_after.py"))
-
-
-def drawn(text):
-    return json.loads(html.unescape(re.findall(r"<metadata>(.*?)</metadata>", text)[0]))
-
-
-def test_the_picture_draws_the_figures_that_it_holds(picture):
-    text = picture["PICTURE"].read_text(encoding="utf-8")
-    assert text == picture["draw"](drawn(text))
-    shown = re.findall(r">(\d+\.\d)</text>", text)
-    groups = drawn(text)["groups"].values()
-    assert shown == [f"{values[0]:.1f}" for group in groups for values in group["models"].values()]
-    assert "Simulated" in text
-
-
-def test_the_quickstart_prints_the_figures_of_the_picture(picture):
-    groups = drawn(picture["PICTURE"].read_text(encoding="utf-8"))["groups"]
-    page = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
-    printed = " ".join(page.partition("```text")[2].partition("```")[0].split())
-    worst = [values[0] for values in groups["waterbird × land background"]["models"].values()]
-    assert [float(v) for v in re.findall(r"([\d.]+) %", printed)] == worst
-    changes = dict(re.findall(r"(\w+ × \w+ background) \(([+−][\d.]+)", printed))
-    assert changes.keys() == groups.keys()
-    for name, change in changes.items():
-        before, after = (values[0] for values in groups[name]["models"].values())
-        assert abs(float(change.replace("−", "-")) - (after - before)) < 0.11
-
-
-def test_the_picture_is_up_to_date(picture):
-    """Another linear algebra library may change the answer on a row or two of thousands."""
-    held, measured = drawn(picture["PICTURE"].read_text(encoding="utf-8")), picture["measure"]()
-    assert held["groups"].keys() == measured["groups"].keys()
-    for name, group in held["groups"].items():
-        assert group["n"] == measured["groups"][name]["n"]
-        for model, values in group["models"].items():
-            np.testing.assert_allclose(values, measured["groups"][name]["models"][model], atol=0.5)
-    for model, value in held["averages"].items():
-        assert abs(value - measured["averages"][model]) <= 0.2
-
-
-def test_the_readme_says_which_word_gives_the_published_method():
-    (name,) = re.findall(
-        r"is not the published method: `FairerCLIP\.preset\(\"(\w+)\"\)`", (ROOT / "README.md").read_text()
-    )
-    assert FairerCLIP.preset(name).scaling == "paper"
-    assert FairerCLIP().scaling != "paper"
-
-
 @pytest.fixture(scope="module")
 def example():
     return runpy.run_path(str(ROOT / "examples" / "fairerclip_in_100_lines.py"))
-
-
-def test_the_example_has_at_most_100_lines():
-    assert len((ROOT / "examples" / "fairerclip_in_100_lines.py").read_text().splitlines()) <= 100
 
 
 @pytest.mark.parametrize(("classes", "values"), [(2, 2), (4, 3)])
