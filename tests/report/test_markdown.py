@@ -237,7 +237,7 @@ def test_how_the_point_was_chosen_is_said(results):
     )
     assert "the search is taken only where it is best on held-out halves of the rows" in text
     other = copy.deepcopy(results)
-    other["plane"]["chosen_by"] = "shrunken_worst_group"  # as results of an earlier version have it
+    other["plane"]["chosen_by"] = "shrunken_worst_group"
     text = render_markdown(other)
     assert (
         "chosen by the shrunken worst group on the val rows: a few rows with the average accuracy are added"
