@@ -98,10 +98,6 @@ class IndexFileError(FairerClipError, ValueError):
     """A search index is damaged, of an unknown version, or not an index."""
 
 
-class CheckpointError(FairerClipError, ValueError):
-    """A file of saved sums is damaged, or of another fit."""
-
-
 class StoreError(FairerClipError, ValueError):
     """Embeddings on disk cannot be used: they are damaged, of mixed widths, or in an unknown layout."""
 

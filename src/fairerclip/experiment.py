@@ -193,10 +193,10 @@ class Experiment:
         values = {name: self.task.sensitive[name].names for name in texts}
         return {name: dict(zip(values[name], text, strict=True)) for name, text in texts.items()} or None
 
-    def fit(self, model: FairerCLIP, labels: str, **options: Any) -> FairerCLIP:
-        """Fit a model on the training split; ``options`` are ``progress`` and ``checkpoint`` of `FairerCLIP.fit`."""
+    def fit(self, model: FairerCLIP, labels: str, *, progress: Any = None) -> FairerCLIP:
+        """Fit a model on the training split; ``progress`` as in `FairerCLIP.fit`."""
         arguments = self.arguments(labels)
-        return model.fit(arguments.pop("X"), arguments.pop("y"), **arguments, **options)
+        return model.fit(arguments.pop("X"), arguments.pop("y"), **arguments, progress=progress)
 
     def tune(
         self,

@@ -72,7 +72,6 @@ def fit(
     collection: fit_options.Collection = None,
     memory_budget: fit_options.MemoryBudget = None,
     cluster: Cluster = None,
-    checkpoint: fit_options.Checkpoint = None,
     precision: fit_options.Precision = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
@@ -91,7 +90,7 @@ def fit(
     given = FitOptions(
         *(labels, seed, max_steps, tau, tau_z, criterion, preset, parameters, offsets),
         SearchOptions(tune, objective, accuracy_floor, max_seconds, cv),
-        *(strength, floor, collection, memory_budget, cluster, checkpoint, encoder),
+        *(strength, floor, collection, memory_budget, cluster, encoder),
     )
     given.check(key)
     check_choice("precision", precision or "full", PRECISIONS)
@@ -128,8 +127,6 @@ def _fit_classifier(
     from fairerclip.cli import show
     from fairerclip.cli.fit_output import classifier_result
 
-    if key == OWN:
-        _check_untuned(given, experiment)
     with show.warnings_as_lines() as warned, experiment_on(given.cluster, experiment) as placed:
         trained = train(key, placed, given)
         result = classifier_result(placed, trained)
@@ -163,7 +160,6 @@ def _fit_embedding(
             floor=given.floor,
             collection=None if given.collection is None else open_store(given.collection),
             progress=progress,
-            checkpoint=given.checkpoint,
         )
         result = mitigator_result(placed, trained)
         details = details_of(placed, trained.labels, result.split, result.reports, rankings=result.rankings)
@@ -198,7 +194,7 @@ def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
             limits = {name: getattr(search, name) for name in ("accuracy_floor", "max_seconds", "cv")}
             model = experiment.tune(*(model, labels, goal), **limits, progress=progress)
     else:
-        model = _fitted(experiment, model, labels, class_offsets, given.checkpoint)
+        model = _fitted(experiment, model, labels, class_offsets)
     values = {"tau": model.tau_, "tau_z": model.tau_z, "criterion": model.criterion_, "n_iter": model.n_iter_}
     return Trained(model, labels, values, _own_sentences(model))
 
@@ -229,17 +225,6 @@ def _train_other(key: str, experiment: Experiment, given: FitOptions) -> Trained
     return Trained(trained.model, trained.method.labels, values, [*sentences, last])
 
 
-def _check_untuned(given: FitOptions, experiment: Experiment) -> None:
-    """Raise, before any work, if a model would be tuned whose options are for a fit without a search."""
-    from fairerclip.errors import ParameterError
-
-    if given.checkpoint is not None and _whether_to_tune(given, experiment):
-        raise ParameterError(
-            "--checkpoint fits without a search: add --no-tune, and the parameters that are not given are chosen by "
-            "cross-validation"
-        )
-
-
 def _whether_to_tune(given: FitOptions, experiment: Experiment) -> bool:
     """Return whether the model is tuned; raise if options of the search contradict --no-tune or --offsets."""
     from fairerclip.errors import ParameterError
@@ -262,14 +247,13 @@ def _fitted(
     model: FairerCLIP,
     labels: str,
     offsets: list[float] | None,
-    checkpoint: Path | None,
 ) -> FairerCLIP:
     """Fit a model without a search; warn where the rankings of a gallery are not tuned."""
     from fairerclip.cli import show
     from fairerclip.tuning.ranking import warn_untuned_ranking
 
     with show.progress("fitting", rate=True) as progress:
-        model = experiment.fit(model, labels, progress=progress, checkpoint=checkpoint)
+        model = experiment.fit(model, labels, progress=progress)
     if offsets is not None:
         model = model.at(offsets=offsets)
     if experiment.is_gallery():

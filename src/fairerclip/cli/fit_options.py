@@ -119,14 +119,6 @@ MemoryBudget = Annotated[
         help="Memory for features and sums besides rows and labels, e.g. 512MB or 2GB. Default: what is free.",
     ),
 ]
-Checkpoint = Annotated[
-    Path | None,
-    options.writes(
-        "--checkpoint",
-        help="File .safetensors for sums in between: after an interrupt the same command goes on from it. It is "
-        "removed at the end. For fairerclip without a search (--no-tune), and for embedding.",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -164,7 +156,6 @@ class FitOptions:
     collection: Path | None = None
     memory_budget: str | None = None
     cluster: str | None = None
-    checkpoint: Path | None = None
     encoder: str | None = None
 
     def check(self, key: str) -> None:
@@ -195,7 +186,6 @@ class FitOptions:
         scale = {
             "--memory-budget": self.memory_budget,
             "--cluster": self.cluster,
-            "--checkpoint": self.checkpoint,
         }
         _refuse({**own, **scale}, OWN, key)
 

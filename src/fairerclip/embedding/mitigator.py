@@ -21,12 +21,13 @@ from fairerclip.embedding.collection_drift import CollectionDrift, CollectionSum
 from fairerclip.embedding.fitted_map import FittedMap
 from fairerclip.embedding.query_meaning import QueryMeaning, check_queries, meaning_of, warn_of_sensitive
 from fairerclip.embedding.strength_path import StrengthPath, solve_strengths
-from fairerclip.embedding.sums import begin_sums, pass_options
+from fairerclip.embedding.sums import begin_sums
 from fairerclip.errors import ParameterError, ShapeError, StateError
 from fairerclip.model.details import forget_details
 from fairerclip.model.fitted import Ranking
 from fairerclip.model.parameters import SMALLEST_RIDGE
 from fairerclip.model.saving import SavedModel
+from fairerclip.solver.rows import PassOptions
 
 STRENGTH = 0.93
 """Default strength: a little below 1, which keeps more of the order inside groups at little skew."""
@@ -117,7 +118,6 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
         labelled: Any = None,
         sample_weight: Any = None,
         progress: Progress | None = None,
-        checkpoint: Any = None,
     ) -> Self:
         """Learn the map from rows, by blocks: one pass checks them, and one adds them.
 
@@ -136,13 +136,11 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
             ``sensitive_features``.
         sample_weight : array of shape (n,), optional
             Row weights in the map. Sensitive values are read from all rows alike.
-        progress, checkpoint : callable and path, optional
-            Called with the numbers of rows done and of all rows, in each of the two passes; file ``.safetensors`` for
-            the sums in between (docs/how-to/scale.md#resume). A fit that was interrupted and is called again goes on
-            from it.
+        progress : callable, optional
+            Called with the numbers of rows done and of all rows, in each of the two passes.
         """
         given = (sensitive_features, sensitive_text, labelled)
-        return self._add(X, given, sample_weight, progress, checkpoint, reset=True)
+        return self._add(X, given, sample_weight, progress, reset=True)
 
     def partial_fit(
         self,
@@ -171,22 +169,18 @@ class EmbeddingMitigator(OneToOneFeatureMixin, TransformerMixin, SavedModel, Bas
         given = (sensitive_features, sensitive_text, labelled)
         return self._add(X, given, sample_weight, progress, reset=first)
 
-    def _add(
-        self, X: Any, given: Any, weight: Any, progress: Any, checkpoint: Any = None, *, reset: bool
-    ) -> Self:
+    def _add(self, X: Any, given: Any, weight: Any, progress: Any, *, reset: bool) -> Self:
         self._check_parameters()
         X = self._validated(X, reset=reset)
         if reset:
             check_directions(X)
         rows = summarise_rows(X, "X", zero_is_error=True, progress=progress)
         known = read_given(X.shape, *given, kind=self.sensitive_kind, missing_label=self.missing_label)
-        params = self.get_params(deep=False)
         if reset:
             self._sums = begin_sums(X, known, crossed=self.sensitive_terms == "intersection")
-        how = pass_options(params, X, known, weight, progress=progress, checkpoint=checkpoint)
+        how = PassOptions(as_bytes(self.memory_budget), progress)
         self._sums.add(X, known, weight, rows, how)
         self._factored = self._sums.factor(self.gamma)
-        how.finish()
         return self._set_strength()
 
     def _set_strength(self) -> Self:

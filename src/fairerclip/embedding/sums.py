@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.arrays import beside
-from fairerclip._util.checks import as_bytes
 from fairerclip._util.types import F64, Floats, Ints
 from fairerclip.data.embedding_rows import RowSummary, unit_view
-from fairerclip.data.row_checkpoint import RowCheckpoint, digest, digest_rows, sum_rows_saved
 from fairerclip.data.row_pass import sum_rows
 from fairerclip.embedding.attributes import Given, MitigatedAttribute, resolve_attribute, term_sizes
 from fairerclip.embedding.collection_drift import CollectionSummary
@@ -91,13 +89,7 @@ class MitigatorSums:
         start = partial(LabelledMoments, self.attributes, self.crossed, width, known=there)
         columns = [weight, *(column for column in known if column is not None)]
         threads = sum_threads(width * width, how.memory_budget)
-        if how.checkpoint is None:
-            found = sum_rows(unit_view(X), start, columns, threads=threads, progress=how.progress)
-        else:
-            saved = (how.checkpoint, "same space")
-            found = sum_rows_saved(
-                *(unit_view(X), start, columns, *saved), threads=threads, progress=how.progress
-            )
+        found = sum_rows(unit_view(X), start, columns, threads=threads, progress=how.progress)
         self.moments.merge(found.moments)
         self.rows.append(rows)
 
@@ -165,35 +157,6 @@ class LabelledMoments:
     def merge(self, other: LabelledMoments) -> None:
         """Add the sums of other rows."""
         self.moments.merge(other.moments)
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the sums as arrays, for `restore`."""
-        return self.moments.to_arrays()
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over the sums of `to_arrays`; raise ValueError if they have other shapes."""
-        self.moments.restore(arrays)
-
-
-def pass_options(
-    params: Mapping[str, Any], X: Any, given: Given, weight: Any, *, progress: Any, checkpoint: Any
-) -> PassOptions:
-    """Return memory, progress and file of a pass; the file is that of these parameters, rows, values and prompts."""
-    budget = as_bytes(params["memory_budget"])
-    if checkpoint is None:
-        return PassOptions(budget, progress)
-    # Sums do not depend on the strength.
-    own = {
-        name: v for name, v in params.items() if name not in ("memory_budget", "strength", "about", "unit")
-    }
-    columns = [(kind, name, c) for kind in ("columns", "labels") for name, c in getattr(given, kind).items()]
-    values = [v for *key, c in columns for v in (key, f"{c.categories}", c.codes, c.values, c.soft)]
-    texts = [v for name, found in given.prompts.items() for v in (name, found.values, *found.groups)]
-    parts = [*values, *texts, given.labelled, check_weights(weight, int(X.shape[0]))]
-    return PassOptions(
-        *(budget, progress),
-        RowCheckpoint(checkpoint, digest(repr(sorted(own.items())), digest_rows(unit_view(X)), *parts)),
-    )
 
 
 def begin_sums(X: Any, given: Given, *, crossed: bool) -> MitigatorSums:

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Ints
-from fairerclip.data.row_checkpoint import digest
 from fairerclip.data.row_pass import is_remote
 from fairerclip.errors import NoSolutionError, TextCollapseError
 from fairerclip.model.fit_data import FitData
@@ -167,8 +166,7 @@ class FoldedFits:
         D = self.data.rows.n_features
         start = partial(MomentTable, n_parts, D, design.n_columns, shift=self.data.rows.centre())
         rows, how = self.data.rows, self.data.how
-        purpose = digest("table", rows.digest(), weight, design.y, self._part)
-        return rows.sum_saved(start, [design, weight, self._part], how, purpose, values=n_parts * D * D)
+        return rows.sum_many(start, [design, weight, self._part], how, values=n_parts * D * D)
 
     def prepare(
         self,

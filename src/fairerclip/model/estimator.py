@@ -11,8 +11,8 @@ from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.fit_inputs import FitInputs, read_inputs
+from fairerclip.model.kept_fit import KeptFit
 from fairerclip.model.parameters import FREE, LEARNED, check_parameters, warn_of_idle
-from fairerclip.model.partial_fit import BatchFit
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.prepare import Prepared
 from fairerclip.model.presets import preset
@@ -20,7 +20,7 @@ from fairerclip.model.saving import SavedModel
 from fairerclip.solver.decision import Adjustment
 
 
-class FairerCLIP(FittedAnswers, BatchFit, SavedModel, BaseEstimator):
+class FairerCLIP(FittedAnswers, KeptFit, SavedModel, BaseEstimator):
     """Mitigate bias and spurious correlation in CLIP-like embeddings.
 
     Learns an image encoder and a text encoder in an RKHS whose outputs depend on the target Y, depend less on the
@@ -239,7 +239,6 @@ class FairerCLIP(FittedAnswers, BatchFit, SavedModel, BaseEstimator):
         classes: Iterable[Any] | None = None,
         missing_label: Any = None,
         progress: Any = None,
-        checkpoint: Any = None,
     ) -> FairerCLIP:
         """Learn both encoders.
 
@@ -263,9 +262,8 @@ class FairerCLIP(FittedAnswers, BatchFit, SavedModel, BaseEstimator):
             Row weights; class labels in the order of ``text``, where y does not contain all of them.
         missing_label : object, optional
             Replaces the constructor's; ``missing_label_`` is the value that was used.
-        progress, checkpoint : callable and path, optional
-            Called with the numbers of rows done and of all rows in each pass; file ``.safetensors`` for sums in between
-            (docs/how-to/scale.md). A seeded fit that was interrupted and is called again goes on from it.
+        progress : callable, optional
+            Called with the numbers of rows done and of all rows in each pass.
         """
         params = self.get_params(deep=False)
         check_parameters(params)
@@ -279,13 +277,11 @@ class FairerCLIP(FittedAnswers, BatchFit, SavedModel, BaseEstimator):
             classes=classes,
             missing_label=missing_label,
             progress=progress,
-            checkpoint=checkpoint,
         )
         return self._learn(inputs)
 
     def _learn(self, inputs: FitInputs) -> FairerCLIP:
         """Choose what is "auto", solve, and keep the solution."""
-        self._batches = None
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
         adjustment = prepared.adjustment(chosen.offsets)
@@ -380,5 +376,4 @@ class FairerCLIP(FittedAnswers, BatchFit, SavedModel, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         state.pop("_state", None)  # the training data is not part of the model
-        state.pop("_batches", None)
         return state

@@ -20,24 +20,26 @@ from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.errors import LabelError
 from fairerclip.features import FeatureMap, make_features
 from fairerclip.features.feature_map import check_n_features
+from fairerclip.inputs.encode import occurring
 from fairerclip.inputs.prompts import prototypes, without_span, zero_shot_scores
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.sensitive_columns import SensitiveColumn
 from fairerclip.inputs.target import ResolvedTarget
 from fairerclip.inputs.weights import class_factors, draw_weights, weigh_classes
-from fairerclip.model.attribute_maps import CONTINUOUS_LANDMARKS, attributes
 from fairerclip.model.prepare import Prepared
 from fairerclip.solver.moments import MomentResult
 from fairerclip.solver.problem import Problem, Prompts
 from fairerclip.solver.rows import FeatureRows, PassOptions, kept_bytes
 from fairerclip.solver.solver_choice import solver_for
-from fairerclip.solver.terms import Attribute, LabelDesign
+from fairerclip.solver.terms import Attribute, LabelDesign, OneHot
 
 FEATURE_FIT_ROWS, BANDWIDTH_ROWS = 20_000, 1000
 """Rows that a feature map is fitted on (landmarks, scale): a seeded sample beyond this, which has fewer rows where only
 a bandwidth comes from it."""
 MAX_LABEL_COLUMNS = 6000
 """Largest number of label columns, classes × (1 + sensitive values) plus zero-shot scores: about 2 GB."""
+CONTINUOUS_LANDMARKS = 20
+"""Nyström landmarks of a continuous attribute: an RBF kernel of one variable has low rank."""
 EXACT_PROMPTS = 5000
 """The text kernel is exact up to this number of prompts, and a Nyström approximation beyond."""
 
@@ -66,7 +68,7 @@ class FitData:
     alignment_seed: int
     random_state: np.random.RandomState
     how: PassOptions
-    """Memory, progress and saved sums of passes over the features."""
+    """Memory and progress of passes over the features."""
 
     @classmethod
     def of(
@@ -104,7 +106,7 @@ class FitData:
             ),
             attributes=tuple(
                 a if everything else a.taken(chosen)
-                for a in attributes(sensitive.columns, weighted, random_state)
+                for a in sensitive_attributes(sensitive.columns, weighted, random_state)
             ),
             scores=scores if scores is None or everything else scores[chosen],
             feature_seed=feature_seed,
@@ -254,6 +256,35 @@ class FitData:
             target=target,
             sensitive=self.sensitive,
         )
+
+
+def sensitive_attributes(
+    columns: Sequence[SensitiveColumn], weight: F64, random_state: np.random.RandomState
+) -> list[Attribute]:
+    """Return ψ(s) of each attribute: one-hot or probabilities of its values, RBF features of a quantity.
+
+    Values that no row has are left out.
+    """
+    out = []
+    for column in columns:
+        # The other terms are called y and z, which an attribute may be, too.
+        name = column.name if column.name == "s" else f"s:{column.name}"
+        psi: Any = column.soft
+        if psi is None and column.codes is not None:
+            present, codes = occurring(column.codes)
+            psi = OneHot(codes, len(present))
+        elif psi is None and column.values is not None:
+            values = column.values[:, None]
+            features = make_features(
+                *("nystroem", values),
+                n_features=CONTINUOUS_LANDMARKS,
+                bandwidth="median",
+                sample_weight=weight,
+                random_state=random_state,
+            )
+            psi = np.asarray(features.transform(values), dtype=np.float64)
+        out.append(Attribute(name, psi))
+    return out
 
 
 def text_prompts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.data.row_checkpoint import digest
 from fairerclip.errors import (
     DroppedTermWarning,
     FairerClipWarning,
@@ -237,7 +237,7 @@ def alternate(problem: Problem, y: Ints, setting: Setting, free: Mask | None = N
     if setting.max_iter < 1:
         raise ParameterError(f"max_iter must be at least 1; got {setting.max_iter}")
     history: list[Iteration] = []
-    seen = {digest(y)}
+    seen = {_digest(y)}
     notes: list[Note] = []
     settled, labels = False, y
     for latest in _rounds(problem, y, setting, free):
@@ -247,7 +247,7 @@ def alternate(problem: Problem, y: Ints, setting: Setting, free: Mask | None = N
         current, labels = latest
         changes = int(np.sum(labels != current.sides.y))
         history.append(Iteration(current.image, current.text, changes))
-        if changes and digest(labels) in seen:
+        if changes and _digest(labels) in seen:
             message = (
                 f"pseudo-labels returned to an earlier state after {len(history)} rounds and would repeat "
                 f"({changes} rows alternate); stopped there. Set max_iter=1 to keep the first solve"
@@ -255,7 +255,7 @@ def alternate(problem: Problem, y: Ints, setting: Setting, free: Mask | None = N
             notes.append((LabelCycleWarning, message))
             settled = True
             break
-        seen.add(digest(labels))
+        seen.add(_digest(labels))
         if len(history) == setting.max_iter:
             settled = changes == 0 and _solve_text(current, setting) is None
             break
@@ -356,6 +356,10 @@ def _solve(sides: Sides, which: str, setting: Setting, other: F64 | None) -> Sid
         f"no direction has a positive objective at tau={setting.tau:g} with scaling={setting.scaling!r}: the S "
         "term outweighs the target everywhere. Lower tau"
     )
+
+
+def _digest(labels: Ints) -> bytes:
+    return hashlib.sha256(np.ascontiguousarray(labels).data).digest()
 
 
 def _outcome_notes(last: Round, labels: Ints, setting: Setting) -> list[Note]:

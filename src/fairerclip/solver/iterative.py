@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import linalg
 
 from fairerclip._util.types import F64
-from fairerclip.data.row_checkpoint import digest
 from fairerclip.errors import ToleranceError
 from fairerclip.solver.covariance_product import covariance_product
-from fairerclip.solver.descent import Descent
 from fairerclip.solver.lowrank import RANK_TOLERANCE, Reduced
 from fairerclip.solver.preconditioner import SampledPreconditioner, sampled_rows
 from fairerclip.solver.rows import DEFAULT_PASSES, FeatureRows, PassOptions
@@ -45,6 +44,78 @@ class FirstReduction:
     residual: float | None
 
 
+@dataclass
+class Descent:
+    """Conjugate gradients on the independent columns of a residual, after some number of steps.
+
+    All arrays are in the order of C, which decides the last digits of products.
+    """
+
+    start: F64
+    """(D, K) solutions that the residual is of."""
+    turn: F64
+    """(j, K) with residual = R @ turn."""
+    X: F64
+    """(D, j) change of the solutions, in the coordinates of the independent columns."""
+    R: F64
+    """(D, j) residual."""
+    previous: F64
+    """(D, j) residual one step before."""
+    direction: F64
+    """(D, j)"""
+    rho: F64
+    """(j,) products of the residuals with their preconditioned ones."""
+    steps: int
+    """Number of steps of the solve so far."""
+    worst: float | None
+    """True residual of ``start``, computed in float64; None before the first one."""
+
+    @classmethod
+    def of(cls, start: F64, R: F64, cut: float, *, steps: int = 0, worst: float | None = None) -> Descent:
+        """Begin with solutions (D, K) and their residual (D, K), of which parts below ``cut`` are left."""
+        # Columns of labels are collinear: one-hot classes have a constant sum. Only independent ones need products.
+        U, S, Vt = linalg.svd(R, full_matrices=False, check_finite=False)
+        keep = S > cut
+        R = np.ascontiguousarray(U[:, keep] * S[keep])
+        zero = np.zeros_like(R)
+        return cls(
+            start=np.ascontiguousarray(start),
+            turn=np.ascontiguousarray(Vt[keep]),
+            X=zero,
+            R=R,
+            previous=R,
+            direction=zero,
+            rho=np.ones(R.shape[1]),
+            steps=steps,
+            worst=worst,
+        )
+
+    @property
+    def columns(self) -> F64:
+        """(D, K) solutions now."""
+        return np.asarray(self.start + self.X @ self.turn)
+
+    @property
+    def residual(self) -> float:
+        """Largest length of a column of the residual, as it was updated."""
+        return float(np.linalg.norm(self.R @ self.turn, axis=0).max(initial=0.0))
+
+    def step(self, apply: Callable[[F64], F64], precondition: Callable[[F64], F64]) -> None:
+        """Take one step, with functions for products with C and with an approximate inverse of it."""
+        Y = precondition(self.R)
+        # The form of Polak and Ribière, which allows for rounding errors of the preconditioner.
+        turn = np.einsum("ij,ij->j", self.R - self.previous, Y)
+        factor = np.divide(turn, self.rho, out=np.zeros_like(turn), where=self.rho > 0)
+        self.direction = np.ascontiguousarray(Y + factor * self.direction)
+        self.rho = np.einsum("ij,ij->j", self.R, Y)
+        CD = apply(self.direction)
+        curvature = np.einsum("ij,ij->j", self.direction, CD)
+        alpha = np.divide(self.rho, curvature, out=np.zeros_like(curvature), where=curvature > 0)
+        self.X = self.X + alpha * self.direction
+        self.previous, self.R = self.R, np.ascontiguousarray(self.R - alpha * CD)
+        self.steps += 1
+
+
 class ConjugateGradientFactor:
     """Solve linear systems with C = Φ_cᵀWΦ_c + γI by passes over the rows.
 
@@ -69,7 +140,7 @@ class ConjugateGradientFactor:
     tolerance : float or None
         Relative residual of each right-hand side; None for one that the precision of the features allows.
     how : PassOptions
-        Progress of passes over the rows, and the file of saved solves.
+        Progress of passes over the rows.
     """
 
     def __init__(
@@ -134,47 +205,31 @@ class ConjugateGradientFactor:
         """Return C⁻¹ M (D, K) and, if wanted, the projected rows Φ_c C⁻¹ M (n, K)."""
         size = np.linalg.norm(M, axis=0)
         unit = M / np.where(size > 0, size, 1.0)
-        saved = self._how.solves
-        state = None if saved is None else saved.begin(self._key(unit), unit.shape)
         cut = 0.1 * self.tolerance
-        if state is None:
-            X, CX = _best_combination(self._near, unit)
-            state = Descent.of(X, unit - CX, cut, (0, False, np.inf))
+        X, CX = _best_combination(self._near, unit)
+        state = Descent.of(X, unit - CX, cut)
         while True:
-            X = self._descend(state)
+            while state.steps < MAX_STEPS and state.residual > 0.5 * self.tolerance:
+                state.step(self.apply, self._preconditioner.solve)
+            X = state.columns
             X[:, size == 0] = 0.0
-            CX, projected = self._product(X, precise=state.precise, projects=projects)
+            CX, projected = self._product(X, precise=state.worst is not None, projects=projects)
             worst = float(np.linalg.norm(unit - CX, axis=0).max(initial=0.0))
             if worst <= self.tolerance:
                 break
-            if state.steps >= MAX_STEPS or (state.precise and not worst <= SLOW * state.counts[2]):
+            if state.steps >= MAX_STEPS or (state.worst is not None and not worst <= SLOW * state.worst):
                 raise ToleranceError(
                     f"conjugate gradients did not converge in {state.steps} steps (relative residual {worst:.1e}, "
                     f"wanted {self.tolerance:.0e}); raise gamma or use solver='cholesky'"
                 )
             # Single precision does not suffice where γ is small: residuals are computed in double from here on.
-            state = Descent.of(X, unit - CX, cut, (state.steps, True, worst))
-        if saved is not None:  # without directions: only the true residual is computed again
-            saved.keep(Descent.of(X, np.zeros_like(X), cut, tuple(state.counts)))
+            state = Descent.of(X, unit - CX, cut, steps=state.steps, worst=worst)
         if not self._solved_once:
             self._near, self._solved_once = Solved(X, CX), True
         self.steps, self.relative_residual = state.steps, worst
         if projected is not None:
             projected *= size
         return X * size, projected
-
-    def _key(self, columns: F64) -> str:
-        """Return a digest of a solve for columns (D, K), by which its state is found in a file."""
-        return digest(self._rows.digest(), self._weight, self._gamma, columns)
-
-    def _descend(self, state: Descent) -> F64:
-        """Take steps until the updated residuals are small enough, and return the solutions (D, K)."""
-        saved, wanted = self._how.solves, 0.5 * self.tolerance
-        while state.steps < MAX_STEPS and state.residual > wanted:
-            state.step(self.apply, self._preconditioner.solve)
-            if saved is not None:
-                saved.keep(state)
-        return state.columns
 
     def reduce(self, cross: F64) -> Reduced:
         """Return the same E and R as the Cholesky factor, from an SVD of A C⁻¹cross with AᵀA = C.

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import blas
 
 from fairerclip._util.arrays import (
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from fairerclip.solver.terms import LabelDesign
 
 
-SUMS = ("weight", "square", "first", "cross", "label_sum")
-TABLE_SUMS = ("weight", "first", "second", "cross", "label_sum")
-"""Sums that are saved besides the point that they are taken about."""
 PENDING_ROWS = 1024
 """Rows of a part that are gathered before their products are added: for a few rows, adding D×D sums would take longer
 than the products themselves."""
@@ -186,25 +183,6 @@ class Moments:
         self._has_rows = True
         return self
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the sums as arrays, for `restore`."""
-        self._fetch()
-        arrays = {name: np.asarray(getattr(self, f"_{name}")) for name in SUMS}
-        if self._shift is not None:
-            arrays["shift"] = self._shift
-        if self._second is not None:
-            arrays["second"] = self._second
-        return arrays
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over the sums of `to_arrays`; raise ValueError if they have other shapes."""
-        D = len(self._first)
-        shapes = {"weight": (), "square": (), "first": (D,), "shift": (D,), "second": (D, D)}
-        _check_shapes(arrays, {**shapes, "cross": self._cross.shape, "label_sum": self._label_sum.shape})
-        self._weight, self._square = float(arrays["weight"]), float(arrays["square"])
-        self._first, self._cross, self._label_sum = arrays["first"], arrays["cross"], arrays["label_sum"]
-        self._shift, self._second = arrays.get("shift"), arrays.get("second")
-
     def finalise(self) -> MomentResult:
         """Return the centred and normalised moments. The covariance buffer of the accumulator is used up."""
         if self._shift is None or not self._weight > 0:
@@ -304,20 +282,6 @@ class MomentTable:
         self._label_sum += other._label_sum
         return self
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the sums as arrays, for `restore`."""
-        self._settle()
-        arrays = {name: to_numpy(getattr(self, f"_{name}")) for name in TABLE_SUMS}
-        return arrays if self._shift is None else {**arrays, "shift": self._shift}
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over the sums of `to_arrays`; raise ValueError if they have other shapes."""
-        own = {name: getattr(self, f"_{name}") for name in TABLE_SUMS}
-        _check_shapes(arrays, {**{name: a.shape for name, a in own.items()}, "shift": self._first.shape[1:]})
-        for name in TABLE_SUMS:
-            setattr(self, f"_{name}", arrays[name])
-        self._shift = arrays.get("shift")
-
     @property
     def weight(self) -> F64:
         """(parts,) total weight of each part."""
@@ -368,18 +332,6 @@ def _move_sums(second: F64, move: F64, first: F64, weight: float) -> None:
     half = first + (weight / 2) * move
     for left, right in ((move, half), (half, move)):
         blas.dger(1.0, left, right, a=second.T, overwrite_a=1)
-
-
-def _check_shapes(arrays: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Raise ValueError if saved sums are not finite float64 arrays of these names and shapes."""
-    optional = {"shift", "second"}
-    if not set(shapes) - optional <= set(arrays) <= set(shapes):
-        raise ValueError(f"expected sums {sorted(shapes)}, got {sorted(arrays)}")
-    for name, array in arrays.items():
-        if array.shape != shapes[name] or array.dtype != np.float64 or not np.isfinite(array).all():
-            raise ValueError(
-                f"{name} must be finite float64 of shape {shapes[name]}, got {array.dtype} {array.shape}"
-            )
 
 
 def _centred(

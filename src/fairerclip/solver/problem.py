@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairerclip._util.types import F64, Floats, Ints
-from fairerclip.data.row_checkpoint import digest
-from fairerclip.errors import StateError
 from fairerclip.solver.iterative import ConjugateGradientFactor
 from fairerclip.solver.label_change import changed_moments
 from fairerclip.solver.lowrank import CholeskyFactor, Factor
@@ -107,14 +105,10 @@ class Problem:
     moments : MomentResult or None
         Moments of the rows with these weights and labels, with the covariance for "cholesky", where they are known
         already: there is no pass over the rows then. The covariance is overwritten.
-    table : LabelMoments or None
-        Moments of the labels, where they are those of more rows than ``rows``; labels cannot be refined then.
-    n_rows : int or None
-        Number of rows that the moments are of; None for ``rows``.
     keeps : bool
         Whether features are kept when ΦᵀΦ is summed, for passes that come later.
     how : PassOptions
-        Memory, progress and saved sums of passes over the rows.
+        Memory and progress of passes over the rows.
     """
 
     def __init__(
@@ -131,15 +125,12 @@ class Problem:
         random_state: np.random.RandomState,
         scores: Floats | None = None,
         moments: MomentResult | None = None,
-        table: LabelMoments | None = None,
-        n_rows: int | None = None,
         keeps: bool = True,
         how: PassOptions = DEFAULT_PASSES,
     ) -> None:
         self.rows, self.weight, self._how = rows, weight, how
         self._keeps = keeps
-        self.n_rows = rows.n_rows if n_rows is None else n_rows
-        self._table = table
+        self.n_rows = rows.n_rows
         self._scores = scores
         self.attributes, self.prompts = attributes, prompts
         self.gamma_text = gamma_text
@@ -175,8 +166,6 @@ class Problem:
     def sides(self, y: Ints) -> Sides:
         """Return both sides for the labels y; the latest result is cached, since every τ of a path needs it."""
         if not np.array_equal(y, self._latest.y):
-            if self._table is not None:
-                raise StateError("other labels need all rows, and only their sums were kept: use fit")
             self._latest = self._sides(y, self._moments(y))
         return self._latest
 
@@ -198,12 +187,11 @@ class Problem:
         start = partial(Moments, D, design.n_columns, covariance=covariance, shift=self.rows.centre())
         if not covariance:
             return self.rows.sum(start, [design, self.weight], progress=self._how.progress).finalise()
-        purpose = digest("moments", self.rows.digest(), self.weight, design.y)
         rows = self.rows if self._keeps else self.rows.once()
-        return rows.sum_saved(start, [design, self.weight], self._how, purpose, values=D * D).finalise()
+        return rows.sum_many(start, [design, self.weight], self._how, values=D * D).finalise()
 
     def _sides(self, y: Ints, moments: MomentResult) -> Sides:
-        table = LabelMoments.of(self._design(y), self.weight) if self._table is None else self._table
+        table = LabelMoments.of(self._design(y), self.weight)
         image = Side(moments.mean, moments.cross, moments.trace, self.factor, table)
         text = text_side(self.prompts, table.without_scores(), self.gamma_text)
         return Sides(y.copy(), image, text, self.prompts, self.rows, self.weight)

@@ -14,9 +14,7 @@ from fairerclip._util.arrays import Placed, cast, empty, free_on_device, to_nump
 from fairerclip._util.memory import available_memory
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.cluster_tasks import worker_memory
-from fairerclip.data.row_checkpoint import RowCheckpoint, Saved, digest, sum_rows_saved
 from fairerclip.data.row_pass import BLOCK_ROWS, Progress, Sum, is_remote, map_rows, row_blocks, sum_rows
-from fairerclip.solver.descent import SavedSolves
 from fairerclip.solver.moments import rounded_mean
 
 if TYPE_CHECKING:
@@ -79,17 +77,10 @@ class PassOptions:
     """Bytes of memory to count with; None for what is free."""
     progress: Progress | None = None
     """Called with the numbers of rows done and of all rows."""
-    checkpoint: RowCheckpoint | None = None
-    """File for sums in between."""
-
-    def __post_init__(self) -> None:
-        self.solves = None if self.checkpoint is None else SavedSolves(self.checkpoint)
 
     def finish(self) -> None:
-        """Remove the file of sums: the fit is done. Later passes, such as those of a path, are not part of it."""
-        if self.checkpoint is not None:
-            self.checkpoint.remove()
-        self.progress = self.checkpoint = self.solves = None
+        """Report no more progress: the fit is done, and later passes, such as those of a path, are not part of it."""
+        self.progress = None
 
 
 DEFAULT_PASSES = PassOptions()
@@ -165,12 +156,6 @@ class FeatureRows:
         kept = self.n_rows * self.n_features * self.dtype.itemsize if self.kept else 0
         return object.__sizeof__(self) + kept
 
-    def digest(self) -> str:
-        """Return the SHA-256 of the feature map, the precision and the numbers of the rows."""
-        arrays = [array for _, array in sorted(self.features.to_arrays().items())]
-        rows = "all" if self._rows is None else self._rows
-        return digest(self.features.kernel, *arrays, self.dtype.name, str(self.shape), rows)
-
     @property
     def n_features(self) -> int:
         """Number of features D."""
@@ -216,26 +201,14 @@ class FeatureRows:
         """Add Φ of all rows, with the same rows of each column, to an accumulator; `fairerclip.data.row_pass`."""
         return sum_rows(self._remote or self, start, columns, threads=threads, progress=progress)
 
-    def sum_saved(
-        self,
-        start: Callable[[], Saved],
-        columns: Sequence[Any],
-        how: PassOptions,
-        purpose: str,
-        *,
-        values: int,
-    ) -> Saved:
-        """Do as `sum` does for sums of many ``values``, within the memory and, if wanted, saved in between."""
+    def sum_many(
+        self, start: Callable[[], Sum], columns: Sequence[Any], how: PassOptions, *, values: int
+    ) -> Sum:
+        """Do as `sum` does for sums of many ``values``, in as many threads as the memory has room for."""
         # To clear and to merge the sums of another thread takes as long as to add some rows to sums that are there.
         worthwhile = max(1, self.n_rows // (ROWS_PER_WIDTH * math.isqrt(values)))
         threads = min(sum_threads(values, how.memory_budget), worthwhile)
-        if how.checkpoint is None:
-            return self.sum(start, columns, threads=threads, progress=how.progress)
-        return sum_rows_saved(
-            *(self._remote or self, start, columns, how.checkpoint, purpose),
-            threads=threads,
-            progress=how.progress,
-        )
+        return self.sum(start, columns, threads=threads, progress=how.progress)
 
     def once(self) -> FeatureRows:
         """Return these rows for a single pass: new features are not kept, unless they are few.

@@ -71,13 +71,6 @@ class Attribute:
         psi = self.psi.taken(rows) if isinstance(self.psi, OneHot) else self.psi[rows]
         return Attribute(self.name, psi)
 
-    def joined(self, other: Attribute) -> Attribute:
-        """Return the attribute of these rows and then others."""
-        if isinstance(self.psi, OneHot) and isinstance(other.psi, OneHot):
-            codes = np.concatenate([self.psi.codes, other.psi.codes])
-            return Attribute(self.name, OneHot(codes, self.psi.shape[1]))
-        return Attribute(self.name, np.concatenate([np.asarray(self.psi), np.asarray(other.psi)]))
-
 
 @dataclass(frozen=True)
 class LabelDesign:
@@ -105,14 +98,6 @@ class LabelDesign:
         scores = None if self.scores is None else self.scores[rows]
         attributes = tuple(a.taken(rows) for a in self.attributes)
         return LabelDesign(self.y[rows], self.n_classes, attributes, scores)
-
-    def joined(self, other: LabelDesign) -> LabelDesign:
-        """Return the label columns of these rows and then others, of the same classes and attributes."""
-        scores = None
-        if self.scores is not None and other.scores is not None:
-            scores = np.concatenate([self.scores, other.scores])
-        attributes = tuple(a.joined(b) for a, b in zip(self.attributes, other.attributes, strict=True))
-        return LabelDesign(np.concatenate([self.y, other.y]), self.n_classes, attributes, scores)
 
     def steps(self) -> Iterator[slice]:
         """Yield blocks of rows whose label columns take at most 64 MB."""
@@ -176,19 +161,6 @@ class LabelMoments:
                 scores += (v.T * w[rows]) @ v
         names = tuple(a.name for a in design.attributes)
         return cls(gram, mixed.reshape(c * width, -1), scores, names, tuple(slices))
-
-    def scaled(self, factor: float) -> LabelMoments:
-        """Return the moments of rows whose weights are multiplied by a factor."""
-        return replace(self, gram=factor * self.gram, mixed=factor * self.mixed, scores=factor * self.scores)
-
-    def plus(self, other: LabelMoments) -> LabelMoments:
-        """Return the sum of the moments of two sets of rows."""
-        return replace(
-            self,
-            gram=self.gram + other.gram,
-            mixed=self.mixed + other.mixed,
-            scores=self.scores + other.scores,
-        )
 
     @property
     def n_classes(self) -> int:

@@ -179,7 +179,6 @@ def fit_mitigator(
     floor: float | None = None,
     collection: EmbeddingStore | None = None,
     progress: Callable[[int, int], None] | None = None,
-    checkpoint: Any = None,
 ) -> TrainedMitigator:
     """Fit a mitigator on the training rows of a task or on a collection, for the chosen sensitive attributes.
 
@@ -203,8 +202,6 @@ def fit_mitigator(
         validation with labels "all", and of validation alone with "none". Default of ``labels`` then: "all".
     progress : callable, optional
         Called after each strength with (done, total).
-    checkpoint : path, optional
-        File of the sums in between, as in `EmbeddingMitigator.fit`.
     """
     if labels is None:
         labels = "none" if collection is None else "all"
@@ -220,7 +217,7 @@ def fit_mitigator(
     fitted = EmbeddingMitigator(**start.get_params(deep=False))
     known = _validation_groups(experiment) if objective is not None else None
     X, given = mitigator_arguments(experiment, labels, collection)
-    fitted.fit(X, **given, checkpoint=checkpoint)
+    fitted.fit(X, **given)
     if known is None:
         return TrainedMitigator(fitted, labels)
     path = fitted.path(
