@@ -502,16 +502,6 @@ def test_a_parameter_that_was_set_after_the_fit_changes_no_answer(fitted, tmp_pa
         assert_array_equal(model.at(offsets=[0.1, 0.0, 0.0]).scores(X), adjusted)
 
 
-def test_normalize_stays_that_of_the_first_batch(fitted):
-    e = fitted[1]
-    given = {"sensitive_features": e.s}
-    same, changed = (small().partial_fit(e.X, e.y, text=e.text, **given) for _ in range(2))
-    changed.set_params(normalize=False)
-    for model in (same, changed):
-        model.partial_fit(e.X, e.y, **given)
-    assert_array_equal(changed.scores(3 * e.X), same.scores(3 * e.X))
-
-
 def test_a_model_that_could_not_be_loaded_is_not_written(fitted, tmp_path):
     e = fitted[1]
     known = {"a": e.s, "b": e.y == 0}

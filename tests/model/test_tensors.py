@@ -107,16 +107,6 @@ def test_the_path_of_a_fit_of_a_tensor_is_that_of_its_array():
     assert_same_answers(a.at(tau=0.2), b.at(tau=0.2), X, 1e-5)
 
 
-def test_rows_of_arrays_and_tensors_may_be_added_in_turn():
-    X = DATA.X.astype(np.float32)
-    a, b = FairerCLIP(**FIXED), FairerCLIP(**FIXED)
-    for turn, at in enumerate((slice(0, 150), slice(150, 300), slice(300, 400))):
-        given = {"sensitive_features": DATA.s[at], **({"text": DATA.text} if turn == 0 else {})}
-        a.partial_fit(X[at], DATA.y[at], **given)
-        b.partial_fit(X[at] if turn == 1 else torch.tensor(X[at]), DATA.y[at], **given)
-    assert_same_answers(a, b, X, 1e-5)
-
-
 def test_a_search_takes_a_tensor():
     X = DATA.X.astype(np.float32)
     found = []

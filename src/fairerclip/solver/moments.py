@@ -282,12 +282,6 @@ class MomentTable:
         self._label_sum += other._label_sum
         return self
 
-    @property
-    def weight(self) -> F64:
-        """(parts,) total weight of each part."""
-        self._settle()
-        return self._weight
-
     def _add(self, number: int) -> None:
         """Add the pending rows of a part to its sums."""
         columns = list(zip(*self._pending.pop(number), strict=True))
