@@ -83,8 +83,7 @@ def test_a_task_with_one_split_is_audited_and_shown_a_model(split, birds, task, 
 
 
 def test_an_audit_fits_nothing_unless_asked(task, run, tmp_path, monkeypatch):
-    for name in ("fit", "tune"):
-        monkeypatch.setattr(FairerCLIP, name, lambda *a, **k: pytest.fail("a model was fitted"))
+    monkeypatch.setattr(FairerCLIP, "fit", lambda *a, **k: pytest.fail("a model was fitted"))
     code, out, err = run("audit", task, *QUICK, "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
