@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fairerclip.data.row_checkpoint import RowCheckpoint
+from fairerclip.solver.descent import Descent, SavedSolves
 from samples import clip_settings, two_class
 
 from fairerclip import EmbeddingMitigator, FairerCLIP
@@ -37,7 +39,6 @@ from fairerclip.data.label_table import read_labels
 from fairerclip.data.prompts import load_prompts
 from fairerclip.data.prompts.templates import read_templates
 from fairerclip.data.query_files import read_queries
-from fairerclip.data.row_checkpoint import RowCheckpoint
 from fairerclip.data.stores import open_store
 from fairerclip.data.task import Sensitive, Split, Task, Variants
 from fairerclip.data.writer import StoreWriter, read_skipped, read_text
@@ -47,7 +48,6 @@ from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.images import open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
 from fairerclip.export import build_index, open_index
-from fairerclip.solver.descent import Descent, SavedSolves
 from fairerclip.study.jobs import Job, read_kept, read_stored, write_kept
 from fairerclip.study.paper.entry_result import EntryResult
 from fairerclip.study.paper.job_answers import PlaneAnswer, PlaneFigures
