@@ -12,7 +12,7 @@ ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(if $(
 # compile all of them again.
 COMPILED := PYTHONDONTWRITEBYTECODE=
 
-.PHONY: field audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo docs test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash flips mutants \
+.PHONY: field audit-dependencies install-locked lock properties sbom wheel wheel-check choice demo docs test test-fast test-no-extras test-minimum lint bench bench-full bench-table coverage interrupts abuse fuzz fuzz-guided crash mutants \
 	picture proofs rankings real reproduce clean
 
 # The environment is made without pip inside it, so that Debian's Python needs no extra package.
@@ -119,12 +119,6 @@ $(VENV)/fuzz.done: $(VENV)/dev.done
 
 fuzz-guided: $(VENV)/fuzz.done
 	$(ONE_THREAD) $(BIN)/python tests/hostile/fuzz.py guided --cases $(RUNS)
-
-# FLIPS random bytes changed in a saved model of every kind, one at a time: each is refused, or changes no answer. About
-# three minutes.
-FLIPS ?= 2000
-flips: $(VENV)/dev.done
-	$(ONE_THREAD) PYTHONPATH=tests $(BIN)/python tests/flips.py --count $(FLIPS)
 
 # Commands killed (SIGKILL) at every system call that changes files, and at random moments: what they leave. Needs Linux
 # and strace; about 10 minutes.

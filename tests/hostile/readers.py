@@ -298,19 +298,6 @@ def _forged_mitigator(folder: Path) -> Any:
     return model.transform(X), model.query_meaning(X), model.drift(X)
 
 
-def _checkpoint(folder: Path) -> None:
-    solves = SavedSolves(RowCheckpoint(folder / "sums.safetensors", "fit", seconds=0.0))
-    for steps in (4, 2):  # one that is done, and one under way
-        solves.begin(f"solve{steps}", ROWS.shape)
-        residual = np.zeros(ROWS.shape) if steps == 4 else np.asarray(ROWS, dtype=np.float64)
-        solves.keep(Descent.of(np.asarray(ROWS, dtype=np.float64), residual, 1e-9, (steps, 0, 1.0)))
-
-
-def _resumed_solves(folder: Path) -> Any:
-    solves = SavedSolves(RowCheckpoint(folder / "sums.safetensors", "fit"))
-    return [solves.begin(f"solve{steps}", ROWS.shape) for steps in (4, 2)]
-
-
 def _results(folder: Path) -> None:
     (folder / "results.json").write_text(json.dumps(two_class(taus=2, tau_zs=2)))
 
@@ -543,7 +530,6 @@ READERS: dict[str, Reader] = {
     "mitigator-tensors": Reader(
         _mitigator, "model/model.safetensors", lambda f: EmbeddingMitigator.load(f / "model")
     ),
-    "checkpoint": Reader(_checkpoint, "sums.safetensors", _resumed_solves),
     "forged-mitigator-manifest": Reader(_mitigator, "model/fairerclip.json", _forged_mitigator),
     "forged-mitigator-tensors": Reader(_mitigator, "model/model.safetensors", _forged_mitigator),
     "forged-model-manifest": Reader(_model, "model/fairerclip.json", _forged_model),
