@@ -46,7 +46,9 @@ def models():
     """Two that can be told apart."""
     e = Embeddings(n=80, p=6)
     given = {"sensitive_features": e.s, "text": e.text}
-    return [small(n_features=12).fit(e.X, e.y + first, classes=[first, first + 1], **given) for first in (0, 7)]
+    return [
+        small(n_features=12).fit(e.X, e.y + first, classes=[first, first + 1], **given) for first in (0, 7)
+    ]
 
 
 def content(folder):
