@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exported_models import KINDS, NAMES, NEW, SCORES, E, answers, mitigated, model_of
+from exported_models import KINDS, NAMES, NEW, SCORES, E, answers, baseline, mitigated, model_of
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fairerclip
 from fairerclip import FairerCLIP, FairerCLIPSearch
-from fairerclip.baselines import LinearProbe
+from fairerclip.baselines import TIE, LinearProbe, PerceptionCLIP, Rotation
 from fairerclip.baselines.baseline import Baseline
 from fairerclip.data import load_task
 from fairerclip.errors import ExportError, MissingExtraError, OutputExistsError, ZeroRowWarning
@@ -24,17 +24,6 @@ from small_models import small
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
-RECORDED = Path(__file__).parents[1] / "golden"
-VERSIONS = ("model-2", "model-7", "baseline-1", "baseline-7", "mitigator-7")
-"""The oldest and the newest files of each kind."""
-RECORDS = sorted(f.parent for v in VERSIONS for f in (RECORDED / v).glob("*/*.json"))
-STAYING = {
-    "perceptionclip": "classifier",
-    "rotation": "classifier",
-    "tie": "classifier",
-}
-"""Methods whose maps have no form outside of the package, and a part that is refused."""
-GOLDEN = [folder for folder in RECORDS if folder.name not in STAYING]
 
 
 def run(content, rows):
@@ -69,20 +58,10 @@ def test_every_kind_of_model_answers_as_in_the_package(kind):
     assert_same_answers(model_of(kind), NEW)
 
 
-@pytest.mark.parametrize("folder", GOLDEN, ids=lambda f: f"{f.parent.name}/{f.name}")
-def test_saved_models_answer_as_in_the_package(folder):
-    model = fairerclip.load(folder)
-    # Not the seed of the recorded prompts: a projection makes these zero.
-    rows = np.random.default_rng(7).normal(size=(50, model.n_features_in_)).astype(np.float32)
-    # All prompts of some of them are parallel: their scores are equal up to rounding.
-    assert_same_answers(model, rows, margin=1e-6)
-
-
-@pytest.mark.parametrize("name", STAYING)
-def test_methods_without_a_form_outside_of_the_package_are_refused(name):
-    model = fairerclip.load(RECORDED / "baseline-7" / name)
+@pytest.mark.parametrize("model", [PerceptionCLIP(), Rotation(), TIE()], ids=lambda m: type(m).__name__)
+def test_methods_without_a_form_outside_of_the_package_are_refused(model):
     with pytest.raises(ExportError, match="cannot be exported"):
-        computation_of(model, STAYING[name])
+        computation_of(baseline(model), "classifier")
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e-3, 1e3, 1e20])

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fairerclip.data.row_checkpoint import RowCheckpoint
-from fairerclip.solver.descent import Descent, SavedSolves
 from samples import clip_settings, two_class
 
 from fairerclip import EmbeddingMitigator, FairerCLIP
