@@ -40,7 +40,7 @@ def answer_columns(
     if "id" in answers:
         columns["id"] = [str(i) for i in answers["id"]]
     if "prediction" in answers:
-        columns["prediction"] = [_plain(label) for label in answers["prediction"]]
+        columns["prediction"] = answers["prediction"].tolist()
     for kind in ("rank", "score"):
         if kind in answers:
             columns |= zip([f"{kind}: {name}" for name in names], answers[kind].T.tolist(), strict=True)
@@ -85,16 +85,8 @@ def write_top(
     columns = {name: [getattr(row, name) for row in rows] for name in names}
     if about is not None:
         columns["mitigated"] = [row.prompt not in about for row in rows]
-    _write_columns(columns, path, overwrite)
-
-
-def _write_columns(columns: Mapping[str, list[Any]], path: Path, overwrite: bool) -> None:
     if path.suffix == ".parquet":
         write_parquet(columns, path, overwrite=overwrite)
-        return
-    rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
-    write_table(rows, path, overwrite=overwrite)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+    else:
+        table = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+        write_table(table, path, overwrite=overwrite)

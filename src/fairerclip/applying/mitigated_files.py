@@ -37,8 +37,7 @@ from fairerclip.data import layouts
 from fairerclip.data.cluster_rows import run_calls
 from fairerclip.data.io.npy import DEFAULT_LIMITS, map_npy
 from fairerclip.data.io.remote_path import as_location
-from fairerclip.data.store_origin import StoreOrigin
-from fairerclip.data.stores import EmbeddingStore, open_store
+from fairerclip.data.stores import EmbeddingStore, StoreOrigin, open_store
 from fairerclip.data.writer import StoreWriter
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.errors import OutputExistsError, ParameterError, StoreError, TaskFileError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,19 +26,15 @@ class StoredRows(Protocol):
         """Return rows (m, p) by sorted row numbers, as on disk."""
 
 
+@dataclass(eq=False)
 class StorePart:
-    """Consecutive rows of a store: their source and its name for messages, shape, type on disk, and ids."""
+    """Consecutive rows of a store: their name for messages, source, shape, type on disk, and ids."""
 
-    def __init__(
-        self,
-        where: str,
-        source: StoredRows,
-        shape: tuple[int, int],
-        dtype: str,
-        ids: Callable[[], Array] | None = None,
-    ) -> None:
-        self.where, self.source, self.shape, self.dtype = where, source, shape, dtype
-        self.ids = ids
+    where: str
+    source: StoredRows
+    shape: tuple[int, int]
+    dtype: str
+    ids: Callable[[], Array] | None = None
 
 
 class ArrayRows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from fairerclip._util.types import Ints
 from fairerclip.data.io.remote_path import RemotePath, as_location
 from fairerclip.data.provenance import Provenance
 from fairerclip.data.row_pass import BLOCK_ROWS
-from fairerclip.data.store_origin import StoreOrigin
 from fairerclip.data.store_parts import StorePart, array_part
 from fairerclip.errors import FairerClipError, ShapeError, StoreError
 
@@ -33,6 +32,14 @@ Floats = NDArray[np.float32]
 UNIT_TOLERANCE = 1e-3
 """Distance from unit length up to which a row is taken for a unit row that was rounded; float16 rounding changes
 lengths by up to 1e-4."""
+
+
+class StoreOrigin(NamedTuple):
+    """Path and options with which `open_store` opens the same rows in another process, and which of them are chosen."""
+
+    path: str
+    options: dict[str, Any]
+    rows: Ints | None = None
 
 
 class EmbeddingStore:

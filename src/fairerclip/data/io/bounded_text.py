@@ -1,23 +1,19 @@
-"""Reading of text from files with limits on memory and time: arrays, lines, CSV, TOML, similar names.
+"""Reading of text from files with limits on memory and time: arrays, lines, CSV, similar names.
 
 In a numpy array of text every row has the width of the longest entry, so a single long id can take gigabytes; difflib
-needs minutes for two long names; tomllib makes a million entries from a dotted key of a thousand parts.
+needs minutes for two long names.
 """
 
 from __future__ import annotations
 
 import csv
 import difflib
-import re
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.files import read_bounded
 from fairerclip.errors import FairerClipError
 
 Strings = NDArray[np.str_]
@@ -29,13 +25,8 @@ PADDED_RATIO = 16
 """An array of text larger than the free bytes may take at most this many times the bytes of its characters."""
 MAX_LINE = 1024**2
 """Most characters of one line of a table or list, or of one record with quoted line ends."""
-MAX_TOML_BYTES = 512 * 1024
-MAX_KEY_PARTS, MAX_BRACKETS = 5, 10_000
-"""Most parts of a dotted TOML key (tomllib stores every prefix of it), and most lines that begin with a bracket."""
 COMPARED_CHARACTERS, COMPARED_NAMES = 100, 2000
 """Most characters and most names that `nearest` compares."""
-_PART = rb"""(?:(?<![A-Za-z0-9_-])[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
-_LONG_KEY = re.compile(rb"(?:%b){%d}" % (_PART, MAX_KEY_PARTS))
 
 
 class TextColumn:
@@ -161,19 +152,6 @@ def csv_records(
                 yield reader.line_num, fields
     except csv.Error as problem:
         raise error(f"{file}, line {reader.line_num}: expected a table, got {problem}") from None
-
-
-def read_toml(file: Path, error: type[FairerClipError]) -> dict[str, Any]:
-    """Return the content of a TOML file; raise ``error`` if it is too large or not TOML."""
-    raw = read_bounded(file, MAX_TOML_BYTES, error)
-    if _LONG_KEY.search(raw):
-        raise error(f"{file}: expected keys of at most {MAX_KEY_PARTS} parts, got a longer one")
-    if sum(line.lstrip().startswith(b"[") for line in raw.split(b"\n")) > MAX_BRACKETS:
-        raise error(f"{file}: expected at most {MAX_BRACKETS:,} tables, got more")
-    try:
-        return tomllib.loads(raw.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as problem:
-        raise error(f"{file}: expected TOML, got {type(problem).__name__}: {problem}") from None
 
 
 def nearest(name: str, known: Iterable[str], count: int = 1, cutoff: float = 0.5) -> list[str]:

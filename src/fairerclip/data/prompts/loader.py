@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
+import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from fairerclip._util.files import read_bounded, reading
-from fairerclip.data.io.bounded_text import read_toml
 from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.data.prompts.parse import parse_prompts
 from fairerclip.data.prompts.prompt_set import PromptSet, unknown
 from fairerclip.errors import PromptFileError
 
 SUFFIXES = (".json", ".toml")
+MAX_TOML_BYTES = 512 * 1024
+MAX_KEY_PARTS, MAX_BRACKETS = 5, 10_000
+"""Most parts of a dotted TOML key (tomllib stores every prefix of it), and most lines that begin with a bracket."""
+_PART = rb"""(?:(?<![A-Za-z0-9_-])[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
+_LONG_KEY = re.compile(rb"(?:%b){%d}" % (_PART, MAX_KEY_PARTS))
 MAX_BYTES = 4 * 1024**2
 _PACKAGE = "fairerclip.data.prompts"
 
@@ -81,8 +87,21 @@ def _read(path: Path) -> Mapping[str, Any]:
             f"{path}: expected a prompt file ({', '.join(SUFFIXES)}), got {suffix or 'no suffix'}"
         )
     if suffix == ".toml":
-        return read_toml(path, PromptFileError)
+        return _from_toml(path)
     return _from_json(read_bounded(path, MAX_BYTES, PromptFileError), str(path))
+
+
+def _from_toml(file: Path) -> dict[str, Any]:
+    """Return the content of a TOML file; tomllib makes a million entries from a dotted key of a thousand parts."""
+    raw = read_bounded(file, MAX_TOML_BYTES, PromptFileError)
+    if _LONG_KEY.search(raw):
+        raise PromptFileError(f"{file}: expected keys of at most {MAX_KEY_PARTS} parts, got a longer one")
+    if sum(line.lstrip().startswith(b"[") for line in raw.split(b"\n")) > MAX_BRACKETS:
+        raise PromptFileError(f"{file}: expected at most {MAX_BRACKETS:,} tables, got more")
+    try:
+        return tomllib.loads(raw.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as problem:
+        raise PromptFileError(f"{file}: expected TOML, got {type(problem).__name__}: {problem}") from None
 
 
 def _from_json(content: bytes, where: str) -> Mapping[str, Any]:
