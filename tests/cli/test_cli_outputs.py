@@ -120,7 +120,7 @@ def test_every_path_is_read_or_checked_as_an_output():
         ("compare gone.npz -o file", "file is a file; give the name of a folder"),
         ("compare gone.npz --plot .", "a plot ends in"),
         ("reproduce intrinsic -o file", "file is a file; give the name of a folder"),
-        ("task waterbirds gone -o .", ". is a folder"),
+        ("task waterbirds gone -o .", "a task ends in"),
         ("demo -o .", "not the folder of an earlier demo"),
         ("demo -o file", "not the folder of an earlier demo"),
     ],
