@@ -2,9 +2,7 @@
 
 Seconds of one machine say little about another one, and less while other work runs. So a benchmark also times something
 bare in the same run, in turns with what it measures, and its figures are ratios of the shortest times. A result is
-printed as a table, and kept as ``results/VERSION/NAME.json`` with a drawing beside it; a run with other sizes than the
-usual ones has them in its name. `compare.py` compares versions, `table.py` writes the table of
-docs/benchmarks/speed.md.
+printed as a table, and kept as ``results/NAME.json``; a run with other sizes than the usual ones has them in its name.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 import argparse
 import gc
 import inspect
-import io
 import json
 import math
 import os
@@ -31,16 +28,12 @@ from typing import Any
 
 import fairerclip
 from fairerclip._util.files import atomic_file
-from fairerclip._util.numbers import significant
 from fairerclip.cli import show
-from fairerclip.report.figures.draw import NO_DATE, STYLE
-from fairerclip.report.figures.drawing_parts import COLOURS, PAGE, folded, legend, line, new_figure
 from fairerclip.report.result_table import Cell, Content, ResultTable
 
-FORMAT = "fairerclip benchmark, version 1"
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path(__file__).resolve().parent / "results"
-SHARED = ("repeats", "results", "no_plot")
+SHARED = ("repeats", "results")
 """Options that do not change what is measured."""
 UNITS = {"ratio": "", "slope": "", "share": "", "s": " s", "MB": " MB", "per second": " /s"}
 """Units of figures, as they are written after a number. Seconds and rates depend on the machine."""
@@ -116,7 +109,6 @@ class Benchmark:
         self.figures: list[Figure] = []
         self.tables: list[ResultTable] = []
         self.notes: list[str] = []
-        self.curves: dict[str, Any] | None = None
         self._latest = 0.0
 
     def time(self, name: str, call: Callable[[], Any]) -> Any:
@@ -169,14 +161,8 @@ class Benchmark:
         self.notes.append(text)
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Content]]) -> None:
-        """Keep a table besides the figures."""
+        """Keep a table beside the figures."""
         self.tables.append(ResultTable(title, columns, rows))
-
-    def draw_lines(
-        self, x: str, y: str, lines: Mapping[str, tuple[Sequence[float], Sequence[float]]]
-    ) -> None:
-        """Draw lines on logarithmic axes instead of the ratios."""
-        self.curves = {"x": x, "y": y, "lines": lines}
 
     def finish(self) -> int:
         """Print and write the result; return 1 if a target is missed, else 0."""
@@ -187,11 +173,7 @@ class Benchmark:
         show.put(show.rendered(figure_table(self.name, [asdict(f) for f in self.figures])))
         for table in self.tables:
             show.put(show.rendered(table))
-        folder = Path(self.settings.results) / fairerclip.__version__
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / f"{self.name}.json", self.as_dict())
-        if not self.settings.no_plot:
-            self._draw(folder / f"{self.name}.svg")
+        write_result(Path(self.settings.results) / f"{self.name}.json", self.as_dict())
         missed = [f.name for f in self.figures if f.met is False]
         show.say(f"targets missed: {'; '.join(missed)}" if missed else "no target missed")
         return 1 if missed else 0
@@ -199,7 +181,6 @@ class Benchmark:
     def as_dict(self) -> dict[str, Any]:
         """Return the result, ready for JSON."""
         return {
-            "format": FORMAT,
             "name": self.name,
             "about": self.about,
             "version": fairerclip.__version__,
@@ -208,7 +189,7 @@ class Benchmark:
             "machine": self.machine,
             "settings": {**self.kept_settings, "repeats": self.settings.repeats},
             "figures": [{**asdict(f), "target": f.target, "met": f.met} for f in self.figures],
-            "seconds": {name: {"best": min(all_), "all": all_} for name, all_ in self.seconds.items()},
+            "seconds": {name: min(times) for name, times in self.seconds.items()},
             "tables": [
                 {
                     "title": table.title,
@@ -219,21 +200,6 @@ class Benchmark:
             ],
             "notes": self.notes,
         }
-
-    def _draw(self, file: Path) -> None:
-        try:
-            import matplotlib
-        except ImportError:
-            show.say("matplotlib is not installed, so nothing is drawn (pip install 'fairerclip[plots]')")
-            return
-        with matplotlib.rc_context(STYLE):
-            drawn = _draw_lines(self.curves) if self.curves else _draw_ratios(self.figures)
-            if drawn is None:
-                return
-            buffer = io.BytesIO()
-            drawn.savefig(buffer, format="svg", metadata=NO_DATE["svg"])
-        with atomic_file(file, overwrite=True) as handle:
-            handle.write(buffer.getvalue())
 
 
 def options(repeats: int = 5) -> argparse.ArgumentParser:
@@ -246,7 +212,6 @@ def options(repeats: int = 5) -> argparse.ArgumentParser:
     )
     parser.add_argument("--repeats", type=_count, default=repeats, help="times that everything is timed")
     parser.add_argument("--results", default=str(RESULTS), help="folder of results")
-    parser.add_argument("--no-plot", action="store_true", help="write no drawing")
     return parser
 
 
@@ -273,11 +238,18 @@ def _plain(value: Any) -> str:
     return re.sub(r"[^\w+-]+", "-", text)
 
 
-def write_json(file: Path, value: Any) -> None:
-    """Write a JSON file in one step; a number that is not finite becomes null."""
-    text = json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False)
+def write_result(file: Path, result: Mapping[str, Any]) -> None:
+    """Write a result with one line for each entry and each figure; a number that is not finite becomes null."""
+    lines = []
+    for key, value in _finite(result).items():
+        one = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        if isinstance(value, list) and value:
+            items = (json.dumps(item, ensure_ascii=False, allow_nan=False) for item in value)
+            one = "[\n  " + ",\n  ".join(items) + "]"
+        lines.append(f" {json.dumps(key)}: {one}")
+    file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(file, overwrite=True) as handle:
-        handle.write(f"{text}\n".encode())
+        handle.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
 def _finite(value: Any) -> Any:
@@ -289,7 +261,7 @@ def _finite(value: Any) -> Any:
 
 
 def figure_table(title: str, figures: Sequence[Mapping[str, Any]]) -> ResultTable:
-    """Return the table of figures, measured just now or read from a file."""
+    """Return the table of figures."""
     rows: list[list[Content]] = []
     for entry in figures:
         names = ("name", "value", "unit", "at_most", "at_least", "better")
@@ -363,59 +335,3 @@ def commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None
     return run[0].strip() + "+" * bool(run[1].strip())
-
-
-# Drawings --------------------------------------------------------------------------------------------
-
-
-def _draw_ratios(figures: Sequence[Figure]) -> Any:
-    """Draw ratios on a logarithmic axis, each with its target; None if there is none to draw."""
-    shown = [f for f in figures if f.unit in ("ratio", "slope") and math.isfinite(f.value) and f.value > 0]
-    if not shown:
-        return None
-    drawn = new_figure(PAGE, 0.9 + 0.3 * len(shown))
-    axes = drawn.add_subplot()
-    for place, f in enumerate(shown):
-        colour = COLOURS[1] if f.met is False else COLOURS[0]
-        axes.plot([f.value], [place], marker="o", color=colour, linestyle="none", zorder=3)
-        limit = f.at_most if f.at_most is not None else f.at_least
-        if limit is not None:
-            axes.plot([limit], [place], marker="|", markersize=12, color="#555555", linestyle="none")
-    _logarithmic(axes.xaxis, (1, 2, 5))
-    axes.axvline(1.0, color="#b5b5b5", linewidth=0.6)
-    axes.set_yticks(range(len(shown)), [folded(f.name, 60) for f in shown])
-    axes.set_ylim(len(shown) - 0.5, -0.5)
-    axes.set_xlabel("ratio")
-    axes.grid(axis="x")
-    marks = [
-        line(marker="o", color=COLOURS[0], linestyle="none"),
-        line(marker="o", color=COLOURS[1], linestyle="none"),
-        line(marker="|", markersize=10, color="#555555", linestyle="none"),
-    ]
-    legend(drawn, marks, ["measured", "measured, target missed", "target"])
-    return drawn
-
-
-def _logarithmic(axis: Any, marked: Sequence[int]) -> None:
-    """Make an axis logarithmic, with plain numbers: the style of our figures reads no formulas."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
-    axis.set_major_locator(LogLocator(subs=marked))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(lambda value, _: significant(value))
-
-
-def _draw_lines(curves: Mapping[str, Any]) -> Any:
-    drawn = new_figure(PAGE, 3.0)
-    axes = drawn.add_subplot()
-    handles = []
-    for colour, (xs, ys) in zip(COLOURS, curves["lines"].values(), strict=False):
-        handles += axes.plot(xs, ys, marker="o", markersize=4, color=colour)
-    for axis in (axes.xaxis, axes.yaxis):
-        _logarithmic(axis, (1,))
-    axes.set_xlabel(curves["x"])
-    axes.set_ylabel(curves["y"])
-    axes.grid()
-    legend(drawn, handles, list(curves["lines"]))
-    return drawn

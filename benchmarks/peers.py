@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from harness import Benchmark, options
-from paper_runtime import DEFAULTS, WARM_ROWS, WARM_STEPS, own_fit, package_methods
 from simulated_rows import FIXED
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from fairerclip import EmbeddingMitigator, FairerCLIP
@@ -23,11 +23,45 @@ from fairerclip.data.simulate import CELEBA_ROWS, celeba
 from fairerclip.data.task import Task
 from fairerclip.experiment import Experiment
 from fairerclip.report.result_table import Cell
+from fairerclip.study.choose_model import fit_arguments
+from fairerclip.study.method import Method, make
+from fairerclip.study.methods import METHODS
 
 ALL_ROWS = sum(CELEBA_ROWS["train"])
-OWN = "FairerCLIP, fixed parameters"
+OWN, DEFAULTS = "FairerCLIP, fixed parameters", "FairerCLIP, our defaults"
 MITIGATOR, LOGISTIC = "EmbeddingMitigator", "logistic regression (scikit-learn)"
 OUR_LEACE, THEIR_LEACE = "LEACE, zero-shot head", "LEACE (concept-erasure)"
+WARM_ROWS, WARM_STEPS = 400, 2
+"""Rows and steps of a first fit that is not timed."""
+
+
+def fitting(method: Method, experiment: Experiment, max_steps: int | None) -> Callable[[], None]:
+    """Return a call that fits a method with its published or default setting on the training rows."""
+    arguments = fit_arguments(method, experiment)
+    if method.labels == "validation":
+        val = experiment.task.val
+        arguments["validation"] = (val.X, *experiment.labels(val))
+    X, y = arguments.pop("X"), arguments.pop("y")
+
+    def fit() -> None:
+        make(method, method.candidates[0], 0, max_steps).fit(X, y, **arguments)
+
+    return fit
+
+
+def package_methods(experiment: Experiment, max_steps: int | None) -> dict[str, Callable[[], Any]]:
+    """Return a call by title for every method of the package but FairerCLIP, and TIE, whose fit is that of TIE*."""
+    timed = [method for method in METHODS if not method.is_own and not method.needs_known_rows]
+    return {method.title: fitting(method, experiment, max_steps) for method in timed}
+
+
+def own_fit(experiment: Experiment, model: FairerCLIP) -> Callable[[], None]:
+    """Return a call that fits a copy and drops it: features that a model keeps would take memory from the next fit."""
+
+    def fit() -> None:
+        experiment.fit(clone(model), "target")
+
+    return fit
 
 
 def peers(task: Task, D: int, max_steps: int | None) -> dict[str, Callable[[], Any]]:

@@ -1,7 +1,6 @@
-"""Run benchmarks one after another, and sum up: ``python benchmarks/run.py quick|full [--only NAME,NAME]``.
+"""Run the quick benchmarks one after another, and sum up: ``python benchmarks/run.py [--only NAME,NAME]``.
 
-A missed target or a failure does not stop the rest. At the end stands which targets were missed, and what became slower
-since the latest earlier version (`compare.py`). Exits with 1 if a target was missed or a benchmark failed.
+A missed target or a failure does not stop the rest. Exits with 1 if a target was missed or a benchmark failed.
 """
 
 from __future__ import annotations
@@ -14,10 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import compare
 from harness import RESULTS, ROOT
 
-import fairerclip
 from fairerclip._util.numbers import significant
 from fairerclip.cli import show
 
@@ -28,31 +25,11 @@ QUICK = (
     "peers --max-steps 300",
 )
 """A few minutes on two cores."""
-FULL = (
-    *("frequencies", "fit_large", "search", "growth", "out_of_core", "join", "paper_runtime", "cluster"),
-    "peers --rows 162770 --max-steps 300",
-)
-"""With QUICK, all of them: hours on two cores, 6 GB of memory, 10 GB of disk."""
-
-
-def result_name(line: str) -> str:
-    """Return the name of the result of a line of `QUICK` or `FULL`, in which every option has a value.
-
-    Examples
-    --------
-    >>> result_name("peers --rows 162770")
-    'peers.rows=162770'
-    """
-    name, *words = line.split()
-    pairs = zip(words[::2], words[1::2], strict=True)
-    return ".".join([name, *(f"{option.strip('-').replace('-', '_')}={value}" for option, value in pairs)])
 
 
 def run(words: Sequence[str], results: Path) -> str:
     """Run one benchmark, and return how it ended."""
     script = FOLDER / f"{words[0]}.py"
-    if not script.is_file():
-        return "not there"
     paths = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = [sys.executable, str(script), *words[1:], "--results", str(results)]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)}, check=False)
@@ -62,16 +39,15 @@ def run(words: Sequence[str], results: Path) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, and sum up."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("which", choices=["quick", "full"])
     parser.add_argument("--only", default=None, help="names of benchmarks, separated by commas")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of results")
     asked = parser.parse_args(arguments)
-    chosen = QUICK if asked.which == "quick" else (*QUICK, *FULL)
+    chosen = QUICK
     if asked.only is not None:
         names = asked.only.split(",")
         unknown = set(names) - {line.split()[0] for line in chosen}
         if unknown:
-            parser.error(f"no benchmark {min(unknown)!r} among the {asked.which} ones")
+            parser.error(f"expected names of quick benchmarks; got {min(unknown)!r}")
         chosen = tuple(line for line in chosen if line.split()[0] in names)
     ended = {}
     for line in chosen:
@@ -81,8 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ended[line] = f"{how}, {significant(time.perf_counter() - began)} s"
     rows = [[line, how] for line, how in ended.items()]
     show.put(show.plain_table("\nSummary", ["benchmark", "end"], rows, left=(0, 1)))
-    if (asked.results / fairerclip.__version__).is_dir():
-        compare.main(["--results", str(asked.results)])
     return int(any(how.startswith(("target", "failed")) for how in ended.values()))
 
 

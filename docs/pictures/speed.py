@@ -5,9 +5,7 @@ import json
 import matplotlib.pyplot as plt
 from story import DOCS
 
-import fairerclip
-
-RESULTS = DOCS.parent / "benchmarks" / "results" / fairerclip.__version__
+RESULTS = DOCS.parent / "benchmarks" / "results"
 bars = []
 for file in sorted(RESULTS.glob("*.json")):
     for figure in json.loads(file.read_text(encoding="utf-8"))["figures"]:
