@@ -1,5 +1,7 @@
 """Without an optional library, what needs it ends with one line that names the extra; holds where none is installed."""
 
+import json
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairerclip._util import extras
 from fairerclip.baselines.adapter import Adapter
 from fairerclip.baselines.zero_shot import ZeroShot
 from fairerclip.data import cluster_rows
@@ -22,7 +25,7 @@ from fairerclip.serving.service_settings import ServiceSettings
 from fairerclip.serving.supervisor import serve
 
 ROOT = Path(__file__).resolve().parents[2]
-FOR_DEVELOPERS = {"all", "dev", "docs", "fuzz", "test"}
+SETS = {"all", "dev", "docs", "encoders", "test"}
 NEEDS = {
     "parquet": ("pyarrow", lambda e, folder: open_store(folder / "rows.parquet")),
     "fsspec": ("fsspec", lambda e, folder: open_store("memory://bucket/rows.npy")),
@@ -51,13 +54,54 @@ def test_without_its_library_the_extra_is_named_in_one_line(extra, embeddings, t
     with pytest.raises(MissingExtraError) as caught:
         use(embeddings(), tmp_path)
     assert f"needs {library}, which is not installed" in str(caught.value)
-    assert f'pip install "fairerclip[{extra}]"' in str(caught.value)
+    assert f"[{extra}]" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_every_extra_for_users_is_among_them():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(project["optional-dependencies"]) - FOR_DEVELOPERS == set(NEEDS)
+    assert set(project["optional-dependencies"]) - SETS == set(NEEDS)
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, 'pip install "fairerclip[onnx]"'),
+        ({"url": "file:///a%20b/c", "dir_info": {}}, 'pip install "/a b/c[onnx]"'),
+        ({"url": "file:///c", "dir_info": {"editable": True}}, 'pip install --editable "/c[onnx]"'),
+        ({"url": "file:///c/x.whl", "archive_info": {}}, 'pip install "fairerclip[onnx] @ file:///c/x.whl"'),
+        (
+            {"url": "https://host/x", "vcs_info": {"vcs": "git"}},
+            'pip install "fairerclip[onnx] @ git+https://host/x"',
+        ),
+    ],
+    ids=["index", "folder", "editable", "file", "git"],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="paths of POSIX")
+def test_the_command_that_adds_an_extra_is_of_the_place_that_the_package_came_from(
+    origin, command, monkeypatch
+):
+    class Installed:
+        def read_text(self, name):
+            return origin and json.dumps(origin)
+
+    monkeypatch.setattr(extras, "distribution", lambda name: Installed())
+    assert extras.install_command("onnx") == command
+
+
+def test_no_extra_but_those_of_encoders_needs_torch():
+    optional = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    def needed(extra):
+        for line in optional[extra]:
+            if inner := re.fullmatch(r"fairerclip\[(.*)\]", line):
+                for name in inner[1].split(","):
+                    yield from needed(name)
+            else:
+                yield re.match(r"[\w-]+", line)[0]
+
+    assert not {"torch", "open_clip_torch", "transformers"} & set(needed("all"))
+    assert set(needed("all")) | set(needed("encoders")) <= set(needed("dev"))
 
 
 def test_a_fit_needs_no_extra(embeddings, monkeypatch):

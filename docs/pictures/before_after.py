@@ -1,4 +1,4 @@
-"""Draw the picture of the README, accuracy by group before and after: ``python tools/before_after.py``.
+"""Draw the picture of the README, accuracy by group before and after: ``python docs/pictures/before_after.py``.
 
 The figures are of the model of the README on the simulated Waterbirds. The picture holds them as JSON, too, and has a
 background of its own, so that it reads the same on light and dark pages.
@@ -15,7 +15,7 @@ from fairerclip import FairerCLIP
 from fairerclip.data import simulate
 from fairerclip.experiment import Experiment
 
-PICTURE = Path(__file__).resolve().parents[1] / "docs" / "images" / "before-after.svg"
+PICTURE = Path(__file__).resolve().parents[1] / "images" / "before-after.svg"
 COLOURS = {"zero-shot": "#8a94a3", "FairerCLIP": "#1f6fb2"}
 LEFT, SCALE, BAR, BLOCK, TOP = 236, 4.4, 17, 58, 74
 """Left edge of the bars, width of one point, height of a bar and of a group, and upper edge of the first group."""
