@@ -23,7 +23,7 @@ FEW = (
 
 def passed(*words):
     """Run checks on a cluster of processes, assert that all pass, and return how many there were."""
-    pytest.importorskip("distributed", reason='needs the extra dask')
+    pytest.importorskip("distributed", reason="needs the extra dask")
     done = subprocess.run(
         [sys.executable, CHECKS, *words], capture_output=True, text=True, timeout=280, check=False
     )

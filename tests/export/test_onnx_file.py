@@ -196,10 +196,10 @@ def test_what_cannot_be_exported_is_said_with_the_reason(tmp_path):
 
 def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingExtraError, match=r'needs onnx.*\[onnx\]'):
+    with pytest.raises(MissingExtraError, match=r"needs onnx.*\[onnx\]"):
         to_onnx(model_of("ZeroShot()"), tmp_path / "m.onnx")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(MissingExtraError, match=r'needs torch.*\[torch\]'):
+    with pytest.raises(MissingExtraError, match=r"needs torch.*\[torch\]"):
         to_torch(model_of("ZeroShot()"))
 
 

@@ -144,7 +144,7 @@ def test_without_faiss_a_flat_index_works_and_another_names_the_extra(model, tmp
     monkeypatch.setitem(__import__("sys").modules, "faiss", None)
     build_index(model, rows(50)[0], tmp_path / "a")
     assert len(open_index(tmp_path / "a").search(QUERIES, 3)) == 3
-    with pytest.raises(MissingExtraError, match=r'kind ivf needs faiss.*\[faiss\]'):
+    with pytest.raises(MissingExtraError, match=r"kind ivf needs faiss.*\[faiss\]"):
         build_index(model, rows(50)[0], tmp_path / "b", kind="ivf")
 
 

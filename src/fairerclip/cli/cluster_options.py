@@ -18,7 +18,7 @@ Cluster = Annotated[
         "--cluster",
         metavar="local|ADDRESS",
         help="Run on a Dask cluster: local for processes of this machine, or the address of a scheduler such as "
-        'tcp://host:8786, whose workers see the same files. Needs the extra dask.',
+        "tcp://host:8786, whose workers see the same files. Needs the extra dask.",
     ),
 ]
 
