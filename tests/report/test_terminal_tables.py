@@ -58,22 +58,6 @@ def test_whatever_may_be_null_may_be_null(results, path):
     assert "None" not in printed(some)
 
 
-def test_no_table_of_groups_without_reports(results):
-    some = copy.deepcopy(results)
-    some["groups"] |= dict.fromkeys(("before", "after", "changes", "group_changes"))
-    assert "Accuracy by group" not in printed(some)
-
-
-def test_minus_is_a_minus(results):
-    some = copy.deepcopy(results)
-    some["groups"]["before"]["eod_signed"] = -0.25
-    some["retrieval"]["queries"][0]["before"]["max_skew"] = {"value": -0.5, "low": -0.75, "high": -0.25}
-    text = printed(some)
-    assert "−25.0" in text
-    assert "−0.500 [−0.750, −0.250]" in text
-    assert "-0." not in text
-
-
 def test_groups_are_matched_by_class_and_value(results):
     some = copy.deepcopy(results)
     for row in some["groups"]["group_changes"]:
