@@ -94,10 +94,6 @@ class ExportError(FairerClipError, ValueError):
     """A model, or a part of it, cannot be written in the form of another program."""
 
 
-class IndexFileError(FairerClipError, ValueError):
-    """A search index is damaged, of an unknown version, or not an index."""
-
-
 class StoreError(FairerClipError, ValueError):
     """Embeddings on disk cannot be used: they are damaged, of mixed widths, or in an unknown layout."""
 
@@ -258,10 +254,6 @@ class SensitiveDriftWarning(FairerClipWarning):
 
 class SensitiveQueryWarning(FairerClipWarning):
     """A query asks for a sensitive attribute, so it is not mitigated."""
-
-
-class MissingImageWarning(FairerClipWarning):
-    """An image of a search result cannot be shown: it is not there, or cannot be decoded."""
 
 
 class AccuracyFloorWarning(FairerClipWarning):

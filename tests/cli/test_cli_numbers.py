@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from options_of import commands, options
 
@@ -13,10 +12,8 @@ from fairerclip.cli.app import app
 from fairerclip.data import save_task, simulate
 from fairerclip.errors import ParameterError
 from fairerclip.experiment import Experiment
-from fairerclip.export import build_index
 from fairerclip.model.path import check_plane
 from light import few_settings
-from small_collection import QUERIES, mitigator, rows
 
 HUGE = str(10**30)
 VALUES = ("-3", "0", HUGE, "nan", "inf", "1e-300")
@@ -38,8 +35,6 @@ ARGUMENTS = {
     "fit": ("TASK", "-o", "new", "--set", "n_features=30"),
     "path": ("TASK", "-o", "new"),
     "apply": ("MODEL", "TASK", "-o", "new.csv"),
-    "index": ("TASK", "--model", "MITIGATOR", "-o", "new"),
-    "search": ("INDEX", "--query-embedding", "QUERIES"),
     "compare": ("TASK", "-o", "new"),
     "report": ("TASK", "-o", "new.html"),
     "serve": ("gone",),
@@ -76,10 +71,7 @@ def made(tmp_path_factory):
     save_task(task, folder / "birds.npz")
     model = Experiment.of(task, None, None).fit(FairerCLIP(n_features=30, random_state=0), "target")
     model.save(folder / "model")
-    mitigator().save(folder / "mitigator")
-    build_index(folder / "mitigator", rows(20)[0], folder / "index")
-    np.save(folder / "queries.npy", QUERIES)
-    names = {"MODEL": "model", "MITIGATOR": "mitigator", "INDEX": "index", "QUERIES": "queries.npy"}
+    names = {"MODEL": "model"}
     return {"TASK": folder / "birds.npz", **{key: folder / name for key, name in names.items()}}
 
 

@@ -27,7 +27,7 @@ READ = {
 """Options and arguments that name what is read."""
 ALSO_READ = {
     *(("task embeddings", "store"), ("task metadata", "file")),
-    *(("check", "path"), ("index", "store"), ("search", "index")),
+    ("check", "path"),
 }
 GONE = {
     "demo": (),
@@ -37,8 +37,6 @@ GONE = {
     "path": ("gone.npz",),
     "apply": ("gone", "gone.npy"),
     "export": ("gone",),
-    "index": ("gone", "--model", "gone"),
-    "search": ("gone", "a nurse", "--query-embedding", "gone.npy", "--images", "gone"),
     "compare": ("gone.npz",),
     "report": ("gone.json",),
     "serve": ("gone",),
@@ -90,7 +88,7 @@ def test_a_name_that_cannot_be_written_is_refused_before_anything_is_read(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("as it was")
-    needed = ("-o", "new.npz") if option != "output" and command not in ("search", "serve") else ()
+    needed = ("-o", "new.npz") if option != "output" and command != "serve" else ()
     for name, word in BAD.items():
         flag = f"--{option.replace('_', '-')}"
         refused(run(*command.split(), *GONE[command], *needed, flag, name), word)

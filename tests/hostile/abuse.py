@@ -963,27 +963,6 @@ def task_with_values_that_are_no_numbers(file: Path) -> None:
     write_npz(file, {"image_train": task.train.X * np.nan, "text_target": task.text_target}, overwrite=True)
 
 
-@case("index-manifest")
-def index_of_a_trillion_rows(file: Path) -> None:
-    told = json.loads(file.read_text())
-    file.write_text(json.dumps(told | {"rows": 2**39}))
-    sparse(file.with_name("original.index"), 2**30, file.with_name("original.index").read_bytes())
-
-
-@case("index-manifest")
-def index_of_cells_that_faiss_would_have_to_believe(file: Path) -> None:
-    told = json.loads(file.read_text())
-    file.write_text(json.dumps(told | {"kind": "ivf"}))
-    head = b"IwFl" + struct.pack("<iqqqBi", 4, 2**40, 0, 0, 1, 0) + b"\xff" * 64
-    file.with_name("original.index").write_bytes(head)
-
-
-@case("index-flat")
-def index_that_is_a_pipe(file: Path) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
 @case("labels-csv")
 def table_that_is_a_pipe(file: Path) -> None:
     file.unlink()

@@ -45,7 +45,6 @@ from fairerclip.encoders import weight_files as weights
 from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.images import open_source
 from fairerclip.errors import KeptRunWarning, ResultsFileError, StoreError
-from fairerclip.export import build_index, open_index
 from fairerclip.study.jobs import Job, read_kept, read_stored, write_kept
 from fairerclip.study.paper.entry_result import EntryResult
 from fairerclip.study.paper.job_answers import PlaneAnswer, PlaneFigures
@@ -248,29 +247,10 @@ def _mitigator(folder: Path) -> None:
     model.save(folder / "model")
 
 
-def _mitigator_of_an_index() -> Any:
-    rng = np.random.default_rng(1)
-    s = np.arange(60) % 2
-    X = rng.normal(size=(60, 4)) + np.outer(2 * s - 1, np.eye(4)[0])
-    return EmbeddingMitigator().fit(X, sensitive_features=s)
-
-
-def _index(folder: Path) -> None:
-    build_index(_mitigator_of_an_index(), open_store(_rows_with_ids(folder)), folder / "index")
-
-
-def _rows_with_ids(folder: Path) -> Path:
-    return write_npz(folder / "a.npz", {"embeddings": ROWS, "ids": np.array(IDS)})
-
-
 def _marked(folder: Path) -> None:
     from fairerclip.applying.mitigation_marker import MitigationMarker
 
     MitigationMarker("0" * 64, False, 6, 4, {"img_emb_0.npy": [6, "float16"]}).write(folder)
-
-
-def _searched(folder: Path) -> Any:
-    return open_index(folder / "index").search(ROWS[:1], 3)
 
 
 def _forge(folder: Path) -> None:
@@ -445,9 +425,6 @@ READERS: dict[str, Reader] = {
         lambda f: read_queries(f / "q.npz"),
     ),
     "mitigated-marker": Reader(_marked, "mitigated.json", read_marker),
-    "index-manifest": Reader(_index, "index/index.json", _searched),
-    "index-ids": Reader(_index, "index/ids.txt", _searched),
-    "index-flat": Reader(_index, "index/original.index", _searched),
     "labels-csv": Reader(
         _labels,
         "labels.csv",

@@ -18,7 +18,6 @@ from fairerclip.data.stores import open_store
 from fairerclip.encoders import load
 from fairerclip.encoders.decode import open_image
 from fairerclip.errors import MissingExtraError
-from fairerclip.export import faiss_index
 from fairerclip.metrics import group_report
 from fairerclip.report.figures.draw import draw_figures
 from fairerclip.serving.service_settings import ServiceSettings
@@ -37,7 +36,6 @@ NEEDS = {
     "transformers": ("transformers", lambda e, folder: load(f"transformers:{folder}")),
     "fairlearn": ("fairlearn", lambda e, folder: group_report(e.y, e.y, e.s).to_metric_frame()),
     "dask": ("distributed", lambda e, folder: cluster_rows.dask()),
-    "faiss": ("faiss", lambda e, folder: faiss_index.library("ivf")),
     "hub": ("huggingface_hub", lambda e, folder: ZeroShot().fit(e.X, text=e.text).push_to_hub("me/model")),
     "onnx": ("onnxruntime", lambda e, folder: load(f"onnx:{folder}")),
     "serve": ("fastapi", lambda e, folder: serve(ServiceSettings(folder), print)),

@@ -26,14 +26,13 @@ PAGES = {
     for page in sorted(DOCS.rglob("*.md"))
     if not set(page.relative_to(DOCS).parts) & GENERATED
 }
-TESTED_ELSEWHERE = {"how-to/export.md", "how-to/serving.md"}
+TESTED_ELSEWHERE = {"how-to/export.md", "how-to/search.md", "how-to/serving.md"}
 NOT_RUN = {
     "how-to/datasets.md": "needs the data sets",
     "how-to/embeddings.md": "needs stores and tables",
     "how-to/encoders.md": "needs weights",
     "how-to/prompts.md": "needs an encoder",
     "how-to/scale.md": "needs a cluster",
-    "how-to/search.md": "needs a store and its index",
     "reference/format.md": "the second needs the network",
 }
 """Pages whose Python is only read: its imports must exist."""

@@ -13,11 +13,9 @@ from fairerclip.cli import command_demo as demo
 from fairerclip.cli import command_embed as embed
 from fairerclip.cli import command_export as export
 from fairerclip.cli import command_fit as fit
-from fairerclip.cli import command_index as index
 from fairerclip.cli import command_path as path
 from fairerclip.cli import command_report as report
 from fairerclip.cli import command_reproduce as reproduce
-from fairerclip.cli import command_search as search
 from fairerclip.cli import command_serve as serve
 from fairerclip.cli import command_task as task
 from fairerclip.cli import streams
@@ -40,8 +38,6 @@ app.command("fit")(fit.fit)
 app.command("path")(path.path)
 app.command("apply")(apply.apply)
 app.command("export")(export.export)
-app.command("index")(index.index)
-app.command("search")(search.search)
 app.command("serve")(serve.serve)
 app.command("compare")(compare.compare)
 app.command("report")(report.report)
