@@ -1,4 +1,4 @@
-"""`fairerclip export`: files for onnxruntime and torch, and what is refused."""
+"""`fairerclip export`: files for onnxruntime, and what is refused."""
 
 import json
 from pathlib import Path
@@ -49,20 +49,11 @@ def test_export_of_all_parts_writes_a_folder_and_json_tells_which(run, home, tmp
     assert_array_equal(label, OrthProj.load(home / "classifier").predict(e.X))
 
 
-def test_export_for_torch(run, home, tmp_path):
-    torch = pytest.importorskip("torch")
-    code, out, _ = run("export", home / "mitigator", "--format", "torch", "-o", tmp_path / "m.pt2")
-    assert (code, out.startswith("image written to")) == (0, True)
-    X = rows(20)[0]
-    found = torch.export.load(tmp_path / "m.pt2").module()(torch.tensor(X))
-    assert_allclose(found, mitigator().transform(X), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["-o", "m.txt"], "must end in .onnx"),
-        (["-o", "m.onnx", "--format", "tflite"], "format must be one of 'onnx', 'torch'"),
+        (["-o", "m.onnx", "--format", "tflite"], "format must be"),
         (["-o", "m.onnx", "--part", "text"], "no part 'text'"),
         (
             ["-o", "m.onnx", "--part", "head"],

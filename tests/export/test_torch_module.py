@@ -1,7 +1,4 @@
-"""Models as torch modules: they answer as the package does, move, keep gradients, and leave as archives of torch."""
-
-import json
-import zipfile
+"""Models as torch modules: they answer as the package does, move, and keep gradients."""
 
 import numpy as np
 import pytest
@@ -10,7 +7,7 @@ from numpy.testing import assert_allclose
 
 from fairerclip.baselines import LinearProbe
 from fairerclip.errors import ExportError, ParameterError, ShapeError
-from fairerclip.export import export_model, to_torch
+from fairerclip.export import to_torch
 from fairerclip.export.model_computation import parts_of
 
 torch = pytest.importorskip("torch")
@@ -96,26 +93,6 @@ def test_rows_of_another_shape_and_unknown_precisions_are_errors():
     with pytest.raises(ParameterError, match="dtype must be one of 'float32', 'float64'; got 'int8'"):
         to_torch(model_of("ZeroShot()"), dtype="int8")
     assert "width=12" in repr(module)
-
-
-def test_an_archive_needs_torch_alone_and_takes_any_number_of_rows(tmp_path):
-    model = model_of("nystroem, target, normalize=False")
-    (file,) = export_model(model, tmp_path / "model.pt2", format="torch")
-    assert file.part == "classifier"
-    extra = {"fairerclip.json": ""}
-    program = torch.export.load(file.path, extra_files=extra).module()
-    assert json.loads(json.loads(extra["fairerclip.json"])["classes"]) == NAMES.tolist()
-    for n in (0, 1, len(NEW)):
-        found = outputs(program, NEW[:n])
-        assert found["scores"].shape == (n, 3)
-        if n:
-            assert_allclose(found["scores"], model.scores(NEW[:n]), atol=SCORES)
-    with zipfile.ZipFile(file.path) as archive:
-        weights = [name for name in archive.namelist() if "/weights/weight" in name]
-        assert weights
-        assert not any(archive.read(name).startswith(b"PK") for name in weights)  # raw bytes, no pickles
-    with pytest.raises(ExportError, match="must end in .pt2"):
-        export_model(model, tmp_path / "model.onnx", format="torch")
 
 
 def test_the_part_of_prompts_takes_any_prompt():

@@ -1,4 +1,4 @@
-"""`fairerclip export`: writes a fitted model as ONNX or for torch."""
+"""`fairerclip export`: writes a fitted model as ONNX."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ import typer
 from fairerclip.cli import options
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder of a fitted model, of any method.")]
-Output = Annotated[
-    Path, options.writes("--output", "-o", help="File, .onnx or .pt2; with --part all a folder.")
-]
+Output = Annotated[Path, options.writes("--output", "-o", help="File, .onnx; with --part all a folder.")]
 Format = Annotated[
     str,
     typer.Option(
-        metavar="onnx|torch",
-        help="onnx: a file that onnxruntime runs. torch: an archive that torch.export.load opens.",
+        metavar="onnx",
+        help="onnx: a file that onnxruntime runs. For torch: fairerclip.export.to_torch, in Python.",
     ),
 ]
 Part = Annotated[
@@ -38,16 +36,18 @@ def export(
     overwrite: options.Overwrite = False,
     json: options.Json = False,
 ) -> None:
-    """Write a fitted model for other programs: as ONNX, or as an archive of torch. Neither needs fairerclip to run."""
+    """Write a fitted model for other programs, as ONNX, which needs no fairerclip to run."""
     import time
     from dataclasses import asdict
 
+    from fairerclip._util.checks import check_choice
     from fairerclip.cli import show
     from fairerclip.export.model_files import export_model
 
+    check_choice("format", format, ("onnx",))
     began = time.perf_counter()
     with show.warnings_as_lines() as warned:
-        files = export_model(model, output, format=format, part=part, overwrite=overwrite)
+        files = export_model(model, output, part=part, overwrite=overwrite)
     seconds = time.perf_counter() - began
     if json:
         found = {"output": str(output), "format": format, "files": [asdict(file) for file in files]}

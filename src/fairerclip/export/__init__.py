@@ -1,7 +1,7 @@
 """Models in the form of other programs.
 
 `to_onnx` writes a function of a fitted model as an ONNX file, `to_torch` returns it as a torch module, and
-`export_model` writes files of either kind. Names are imported when they are first used.
+`export_model` writes ONNX files of one or all functions. Names are imported when they are first used.
 """
 
 from fairerclip._util.lazy import lazy
