@@ -20,7 +20,6 @@ from samples import clip_settings, two_class
 
 from fairerclip import EmbeddingMitigator, FairerCLIP
 from fairerclip.applying.mitigated_rows import as_store
-from fairerclip.applying.mitigation_marker import read_marker
 from fairerclip.auditing.input_check import check
 from fairerclip.auditing.many_models import read_models
 from fairerclip.auditing.results import read_results
@@ -247,12 +246,6 @@ def _mitigator(folder: Path) -> None:
     model.save(folder / "model")
 
 
-def _marked(folder: Path) -> None:
-    from fairerclip.applying.mitigation_marker import MitigationMarker
-
-    MitigationMarker("0" * 64, False, 6, 4, {"img_emb_0.npy": [6, "float16"]}).write(folder)
-
-
 def _forge(folder: Path) -> None:
     """Give a changed model digests that fit, as somebody who forges one would."""
     with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
@@ -424,7 +417,6 @@ READERS: dict[str, Reader] = {
         "q.npz",
         lambda f: read_queries(f / "q.npz"),
     ),
-    "mitigated-marker": Reader(_marked, "mitigated.json", read_marker),
     "labels-csv": Reader(
         _labels,
         "labels.csv",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,25 +88,33 @@ def warn_of_collection(model: EmbeddingMitigator, store: EmbeddingStore, *, seed
             warnings.warn(message, kind, stacklevel=3)
 
 
-def checked_blocks(
-    store: EmbeddingStore, start: int = 0, stop: int | None = None, *, block: int = BLOCK_ROWS
-) -> Iterator[tuple[int, Floats]]:
+def checked_blocks(store: EmbeddingStore, *, block: int = BLOCK_ROWS) -> Iterator[tuple[int, Floats]]:
     """Yield the number of the first row, and rows (b, p) in working precision; raise if a row is not finite.
 
     Rows are not scaled. A `ZeroRowWarning` is given at the end if rows were zero.
     """
-    stop = len(store) if stop is None else stop
     zero: list[int] = []
-    for first in range(start, stop, block):
-        rows = store.raw(slice(first, min(first + block, stop)))
-        rows = np.asarray(rows, dtype=working_dtype(rows.dtype.newbyteorder("=")))
-        zero += (first + _check_finite(store, rows, range(first, first + len(rows)))).tolist()
+    for first in range(0, len(store), block):
+        rows, none = checked_rows(store, first, min(first + block, len(store)))
+        zero += none
         yield first, rows
+    warn_of_zero_rows(store, zero)
+
+
+def checked_rows(store: EmbeddingStore, start: int, stop: int) -> tuple[Floats, list[int]]:
+    """Return rows in working precision and the numbers of zero rows; raise if a row is not finite."""
+    rows = store.raw(slice(start, stop))
+    rows = np.asarray(rows, dtype=working_dtype(rows.dtype.newbyteorder("=")))
+    return rows, (start + _check_finite(store, rows, range(start, stop))).tolist()
+
+
+def warn_of_zero_rows(store: EmbeddingStore, zero: Sequence[int]) -> None:
+    """Warn of rows, by number, that are zero."""
     if zero:
         warnings.warn(
             f"{store.path}: {len(zero)} rows are zero, the first is row {zero[0]}; they say nothing about an image",
             ZeroRowWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

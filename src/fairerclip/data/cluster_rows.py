@@ -269,17 +269,6 @@ def _finished(client: Any, left: dict[Any, int], homes: Sequence[str | None] = (
             yield left.pop(future)
 
 
-def run_calls(client: Any, calls: Sequence[Callable[[], Any]]) -> Iterator[int]:
-    """Run functions without arguments on the workers, one task each, and yield the number of each as it is done."""
-    with asking():
-        left = {client.submit(call, pure=False, retries=RETRIES): number for number, call in enumerate(calls)}
-        try:
-            yield from _finished(client, left)
-        except BaseException:
-            client.cancel([*left])
-            raise
-
-
 def run_in_order(
     client: Any, function: Callable[..., Any], shared: Sequence[Any], blocks: Iterable[Any]
 ) -> Iterator[Any]:
