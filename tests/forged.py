@@ -40,9 +40,14 @@ def described(blob, before):
         return before
 
 
+def tensor_file(folder):
+    """File of the arrays that the manifest names."""
+    return folder / json.loads((folder / MANIFEST).read_bytes()).get("tensor_file", TENSORS)
+
+
 def tensors_of(folder):
     """Arrays of a folder by name."""
-    return dict(load_tensors((folder / TENSORS).read_bytes()))
+    return dict(load_tensors(tensor_file(folder).read_bytes()))
 
 
 def forge(folder, *, tensors=None, blob=None, state=None, entries=None, **changes):
@@ -51,7 +56,7 @@ def forge(folder, *, tensors=None, blob=None, state=None, entries=None, **change
     if tensors is not None:
         blob = save_tensors(tensors)
     if blob is not None:
-        (folder / TENSORS).write_bytes(blob)
+        tensor_file(folder).write_bytes(blob)
         manifest |= {"tensors": described(blob, manifest["tensors"]), "tensor_bytes": len(blob)}
     if state is not None:
         manifest["state"] = {**manifest["state"], **state}

@@ -134,10 +134,6 @@ class OutputExistsError(FairerClipError, FileExistsError):
     """The output path exists and may not be overwritten."""
 
 
-class OutputBusyError(FairerClipError, OSError):
-    """Another process is writing the same output."""
-
-
 class OutputError(FairerClipError, OSError):
     """The output cannot be written: no permission, no space, or no such folder."""
 
@@ -166,10 +162,6 @@ class WorkFailedError(FairerClipError, RuntimeError):
 
 class FairerClipWarning(UserWarning):
     """Base class of every warning of this package."""
-
-
-class NotOneStepWarning(FairerClipWarning):
-    """A folder was replaced file by file, because it could not be replaced in one step."""
 
 
 class KeptRunWarning(FairerClipWarning):

@@ -7,8 +7,6 @@ import signal
 import sys
 import warnings
 
-from fairerclip._util import exchange
-
 EVENTS = {
     "os.rename",
     "os.remove",
@@ -19,7 +17,7 @@ EVENTS = {
     "os.truncate",
     "os.chmod",
 }
-"""Audit events that change files; what raises none (fsync, our renames) is counted by a wrapper."""
+"""Audit events that change files; what raises none (fsync) is counted by a wrapper."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
@@ -62,4 +60,3 @@ def _count_down(number: int) -> None:
 
     sys.addaudithook(heard)
     os.fsync = counted(os.fsync)
-    exchange._rename = counted(exchange._rename)

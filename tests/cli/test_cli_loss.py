@@ -8,7 +8,6 @@ import fairerclip.auditing.run
 import fairerclip.study.demo
 import fairerclip.study.paper.reproduce
 from fairerclip import FairerCLIP
-from fairerclip._util.files import atomic_file, atomic_folder
 from fairerclip.data import save_task, simulate
 from fairerclip.errors import LostWorkerError
 from fairerclip.experiment import Experiment
@@ -91,20 +90,6 @@ def test_csv_tables_are_replaced_as_a_whole_when_asked(run, task, tmp_path):
     assert code == 0, err
     assert (tmp_path / "tables" / "groups.csv").read_text().startswith("stage,")
     assert (tmp_path / "tables" / "mine.txt").read_text() == "mine"
-
-
-def test_a_second_writer_ends_with_a_line(run, task, tmp_path):
-    rows = tmp_path / "rows.csv"
-    given = ("path", task, "--taus", "0,0.5", "--criterion", "marginal", "-o", rows)
-    with atomic_file(rows, overwrite=False) as handle:
-        code, _, err = run(*given)
-        handle.write(b"first")
-    assert (code, err) == (2, f"fairerclip: {rows} is being written by another process; wait for it to end\n")
-    assert rows.read_bytes() == b"first"
-    runs = tmp_path / "out" / "runs"
-    with atomic_folder(runs):
-        code, _, err = run("compare", task, "--methods", "zero-shot", "-o", tmp_path / "out")
-    assert (code, err) == (2, f"fairerclip: {runs} is being written by another process; wait for it to end\n")
 
 
 def test_a_comparison_of_another_task_is_not_replaced_unasked(run, task, tmp_path, monkeypatch):

@@ -146,10 +146,16 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
         writer(tmp_path / "f")
 
 
-def test_two_writers_at_once_are_refused(tmp_path):
-    pytest.importorskip("fcntl")
-    with writer(tmp_path / "s"), pytest.raises(StoreError, match="another process"):
-        writer(tmp_path / "s")
+def test_a_second_writer_at_once_ends_with_an_error_and_mixes_no_ids(tmp_path):
+    first, second = writer(tmp_path / "s"), writer(tmp_path / "s")
+    first.append(["a"], rows(0))
+    first.finish()
+    second.append(["b"], rows(1))
+    with pytest.raises(OutputExistsError):
+        second.finish()
+    store = open_store(tmp_path / "s")
+    assert store.ids.tolist() == ["a"]
+    np.testing.assert_array_equal(store[:], rows(0))
 
 
 def test_prompts_come_back_with_their_embeddings(tmp_path):
@@ -243,7 +249,7 @@ def test_killed_at_random_moments_and_resumed_every_id_is_there_once(tmp_path):
     assert sorted(skipped) == [i for i in range(400) if i % 10 == 7]
 
 
-@pytest.mark.parametrize("part", ["skipped.jsonl", "shards", ".lock", "store.json", "shards/00000.ids.txt"])
+@pytest.mark.parametrize("part", ["skipped.jsonl", "shards", "store.json", "shards/00000.ids.txt"])
 def test_a_store_that_leads_elsewhere_is_refused_before_anything_is_changed(tmp_path, part):
     with writer(tmp_path / "s") as out:
         out.append(["a"], rows(0))
@@ -264,12 +270,14 @@ def test_a_store_that_leads_elsewhere_is_refused_before_anything_is_changed(tmp_
 def test_taking_up_a_store_removes_nothing_but_what_a_writer_left(tmp_path):
     with writer(tmp_path / "s") as out:
         out.append(["a"], rows(0))
-    ours = ["shards/.00001.npy.0123456789abcdef.tmp", "shards/.00001.npy.lock", "shards/00001.ids.txt"]
+    ours = ["shards/.00001.npy.0123456789abcdef.tmp", "shards/00001.ids.txt"]
     theirs = [".cargo.lock", ".notes.tmp", "shards/mine.ids.txt", "shards/.00001.npy.tmp", "notes.txt"]
     for name in ours + theirs:
-        (tmp_path / "s" / name).write_text("" if name.endswith("npy.lock") else "mine")
+        (tmp_path / "s" / name).write_text("mine")
     (tmp_path / "s" / ".dir.0123456789abcdef.tmp").mkdir()
-    writer(tmp_path / "s").close()
+    with writer(tmp_path / "s") as out:
+        out.append(["b"], rows(1))
+    assert (tmp_path / "s" / ours.pop()).read_text() == '"b"\n'
     assert not any((tmp_path / "s" / name).exists() for name in ours)
     assert all((tmp_path / "s" / name).read_text() == "mine" for name in theirs)
     assert (tmp_path / "s" / ".dir.0123456789abcdef.tmp").is_dir()

@@ -1,8 +1,8 @@
 """Files: reading with a size limit, and writing so that a path holds either the old content or the whole new one.
 
-A file or folder is written under a hidden name beside its path, ``.NAME.TOKEN.tmp``, and put in place in one step.
-Meanwhile the lock ``.NAME.lock`` keeps other writers away. A process that is killed leaves both behind; the next
-writer of the path removes them.
+A file, or a new folder, is written under a hidden name beside its path, ``.NAME.TOKEN.tmp``, and then renamed. A
+process that is killed leaves that name behind; the next writer of the path removes it. Of two processes that write one
+path at the same time, one may end with an `OutputError`; the path is whole all the same.
 """
 
 from __future__ import annotations
@@ -14,22 +14,13 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from fairerclip._util.exchange import rename_to_free, sync_folder
-from fairerclip._util.replace_folder import replace_folder
-from fairerclip.errors import (
-    FairerClipError,
-    OutputBusyError,
-    OutputError,
-    OutputExistsError,
-)
+from fairerclip.errors import FairerClipError, OutputError, OutputExistsError
 
-_OURS = re.compile(r"\.(?P<of>.+)\.(?P<ending>[0-9a-f]{16}\.tmp|lock)", re.DOTALL)
-"""Pattern of the names of temporary files and locks; ``of`` is the name of the file or folder being written."""
 URL = re.compile(r"([a-z][a-z0-9+.\-]+)://", re.IGNORECASE)
 """Start of a URL; a drive letter is no scheme."""
 LONGEST_NAME = 230
@@ -168,11 +159,6 @@ def _named(path: Path) -> Path:
 def _check_writable(path: Path) -> None:
     """Raise if no file can be created in the nearest existing folder above the path, by creating a temporary one."""
     with writing(path):
-        lock = _beside(_named(path), "lock")
-        if os.path.lexists(lock) and (lock.is_symlink() or not lock.is_file()):
-            raise OutputError(
-                f"{path} cannot be written: {lock} is not a lock file of fairerclip; remove or rename it"
-            )
         if path.is_dir() and not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         folder = next(parent for parent in _named(path).absolute().parents if os.path.lexists(parent))
@@ -200,183 +186,89 @@ def writing(path: Path) -> Iterator[None]:
 def atomic_file(path: Path, *, overwrite: bool) -> Iterator[IO[bytes]]:
     """Yield a binary handle; its content appears at ``path``, whole, when the block ends without an error."""
     _check_file(path, overwrite)
-    with _sole_writer(path) as temporary:
+    with _temporary(path) as temporary:
         with temporary.open("xb") as handle:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
         _check_file(path, overwrite)
-        if overwrite:
-            os.replace(temporary, path)
-        else:
-            _take_name(temporary, path)
+        os.replace(temporary, path)
         sync_folder(path.parent)
 
 
 @contextmanager
-def atomic_folder(
-    path: Path, *, overwrite: bool = False, ours: Sequence[str] = (), last: Sequence[str] = ()
-) -> Iterator[Path]:
-    """Yield a new folder to fill; it appears at ``path``, whole, when the block ends without an error.
+def output_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a folder to write into: a new one appears at ``path``, whole, when the block ends without an error.
 
-    With ``overwrite`` it replaces an existing folder in one step. Files of the old folder are kept, except those that
-    are written again and those named in ``ours``, which an earlier call may have written.
-
-    Where the system cannot exchange two folders in one step, and for the current folder, files are replaced one by
-    one, those named in ``last`` after the others, with a `NotOneStepWarning`.
+    A folder that exists, which needs ``overwrite``, is yielded itself: write each file with `atomic_file`, the one that
+    names the others last.
     """
     _check_folder(path, overwrite)
     path = _named(path)
-    with _sole_writer(path) as fresh:
+    if path.is_dir():
+        yield path
+        return
+    with _temporary(path) as fresh:
         fresh.mkdir()
         yield fresh
-        _sync_tree(fresh)
-        _check_folder(path, overwrite)
-        if overwrite and os.path.lexists(path):
-            replace_folder(path, fresh, ours, last)
-        else:
-            _take_name(fresh, path)
+        sync_folder(fresh)
+        _check_folder(path, overwrite=False)
+        os.rename(fresh, path)
         sync_folder(path.parent)
 
 
 def write_folder(
-    path: Path, contents: Mapping[str, bytes], *, overwrite: bool, ours: Sequence[str] = ()
+    path: Path, contents: Mapping[str, bytes], *, overwrite: bool, ours: Collection[str] = ()
 ) -> list[Path]:
-    """Write named files into a folder as `atomic_folder` does, the last name last, and return their paths."""
-    with atomic_folder(path, overwrite=overwrite, ours=ours, last=[*contents][-1:]) as fresh:
+    """Write named files into an `output_folder`, the last name last, and return their paths.
+
+    Of the files that an earlier call may have written, ``ours``, those that are not written again are then removed.
+    """
+    with output_folder(path, overwrite=overwrite) as folder:
+        for name in {*contents, *ours}:
+            _check_file(folder / name, overwrite=True)
         for name, content in contents.items():
-            (fresh / name).write_bytes(content)
+            with atomic_file(folder / name, overwrite=True) as handle:
+                handle.write(content)
+        for name in {*ours} - {*contents}:
+            (folder / name).unlink(missing_ok=True)
     return [path / name for name in contents]
 
 
-@contextmanager
-def sole_use(path: Path) -> Iterator[None]:
-    """Lock a folder against other processes that call this; raise `OutputBusyError` if one of them holds it.
-
-    Temporary files that killed processes left in the folder are removed.
-    """
-    check_folder(path, overwrite=True)
-    path = _named(path)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = _lock(path)
+def sync_folder(path: Path) -> None:
+    """Flush the entries of a folder to the disk; do nothing where the system cannot."""
+    if os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        for name in os.listdir(path) if path.is_dir() else ():
-            if name.startswith(".") and is_leftover(path / name, r".+\.json"):
-                (path / name).unlink()
-        yield
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # EINVAL: the file system cannot sync folders
+            raise
     finally:
-        _unlock(path, lock)
-
-
-def is_leftover(path: Path, written: str) -> bool:
-    """Return whether a process that was killed while writing a file of a name like ``written`` left this file."""
-    match = _OURS.fullmatch(path.name)
-    if match is None or not re.fullmatch(written, match["of"]) or path.is_symlink() or not path.is_file():
-        return False
-    return match["ending"] != "lock" or not path.stat().st_size
-
-
-def _take_name(temporary: Path, path: Path) -> None:
-    try:
-        rename_to_free(temporary, path)
-    except FileExistsError:
-        raise OutputExistsError(
-            f"{path} was created by another process meanwhile, and was not changed; choose another name"
-        ) from None
+        os.close(handle)
 
 
 @contextmanager
-def _sole_writer(path: Path) -> Iterator[Path]:
-    """Lock a path and yield the name of a temporary file or folder beside it, which is removed at the end."""
+def _temporary(path: Path) -> Iterator[Path]:
+    """Yield a free name beside a path; what killed writers of the path left is removed before, and the name after."""
     path = _named(path)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock, temporary = _lock(path), _beside(path, f"{secrets.token_hex(8)}.tmp")
+        start = f".{path.name}."
+        for name in os.listdir(path.parent):
+            if name.startswith(start) and re.fullmatch(r"[0-9a-f]{16}\.tmp", name.removeprefix(start)):
+                _remove(path.parent / name)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
         try:
             yield temporary
         finally:
             _remove(temporary)
-            _unlock(path, lock, removed=not os.path.lexists(temporary))
-
-
-def _beside(path: Path, ending: str) -> Path:
-    return path.with_name(f".{path.name}.{ending}")
-
-
-def _lock(path: Path) -> int | None:
-    """Lock a path against other writers; return None where the system has no locks.
-
-    The system releases the lock when the process ends, however it ends. A writer that ends normally removes the lock
-    file: a file that is there but not locked belongs to a writer that was killed. Without locks, the user must see
-    to it that a path has one writer only.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        return None
-    file = _beside(path, "lock")
-    while True:
-        existed = False
-        try:
-            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        except FileExistsError:
-            existed = True
-            try:
-                handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            except FileNotFoundError:
-                continue
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is_at(handle, file):  # the other writer removed it after we opened it
-                os.close(handle)
-                continue
-        except BlockingIOError:
-            os.close(handle)
-            raise OutputBusyError(f"{path} is being written by another process; wait for it to end") from None
-        except OSError:  # a file system without locks
-            os.close(handle)
-            file.unlink(missing_ok=True)
-            return None
-        if existed:
-            _remove_leftovers(path)
-        return handle
-
-
-def _unlock(path: Path, lock: int | None, *, removed: bool = True) -> None:
-    """Unlock a path; keep the lock file if a temporary file is left, which the next writer then removes."""
-    if lock is None:
-        return
-    if removed:
-        _beside(path, "lock").unlink(missing_ok=True)
-    os.close(lock)
-
-
-def _is_at(handle: int, file: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), os.lstat(file))
-    except FileNotFoundError:
-        return False
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Remove the temporary files of a path whose writers were killed."""
-    for name in os.listdir(path.parent):
-        match = _OURS.fullmatch(name)
-        if match is not None and match["of"] == path.name and match["ending"] != "lock":
-            _remove(path.parent / name)
 
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
-
-
-def _sync_tree(folder: Path) -> None:
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with open(Path(parent, name), "rb+") as handle:
-                os.fsync(handle.fileno())
-        sync_folder(Path(parent))
+        with suppress(OSError):
+            path.unlink()

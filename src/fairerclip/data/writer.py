@@ -13,13 +13,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fairerclip._util.exchange import sync_folder
-from fairerclip._util.files import atomic_file, is_leftover, reading, writing
+from fairerclip._util.files import atomic_file, reading, sync_folder, writing
 from fairerclip.data import layouts as layout
 from fairerclip.data.io.bounded_text import MAX_LINE
 from fairerclip.data.io.npy import map_npy
@@ -27,12 +26,10 @@ from fairerclip.data.io.tensors import metadata_texts, open_tensors, write_tenso
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import NonFiniteError, OutputExistsError, ProvenanceError, ShapeError, StoreError
 
-SKIPPED, LOCK = "skipped.jsonl", ".lock"
+SKIPPED = "skipped.jsonl"
 SHARD_ROWS = 4096
 Array = NDArray[Any]
 _IDS = re.compile(r"[0-9]+\.ids\.txt")
-_WRITTEN = r"[0-9]+\.(npy|ids\.txt)|store\.json|[A-Za-z0-9_-]+\.safetensors"
-"""Pattern of the names of files in a store."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -92,7 +89,7 @@ class StoreWriter:
         self._ids: list[str] = []
         self._rows: list[Array] = []
         self._pending: set[str] = set()
-        self._lock: IO[bytes] | None = None
+        self._closed = False
         with reading(StoreError):
             self._open()
 
@@ -154,13 +151,10 @@ class StoreWriter:
         self._write_manifest(complete=True)
 
     def close(self) -> None:
-        """Commit the remaining rows and unlock the folder; the store stays incomplete unless `finish` was called."""
-        if self._lock is not None:
-            try:
-                self._flush()
-            finally:
-                self._lock.close()
-                self._lock = None
+        """Commit the remaining rows; the store stays incomplete unless `finish` was called."""
+        if not self._closed:
+            self._closed = True
+            self._flush()
 
     def write_text(self, prompts: Sequence[str], T: Any, name: str = "text") -> Path:
         """Write prompts (m,) and their embeddings T (m, p) to ``NAME.safetensors``; an earlier file is replaced."""
@@ -190,45 +184,21 @@ class StoreWriter:
         self._check_links()
         with writing(self.path):
             (self.path / layout.SHARDS).mkdir(parents=True, exist_ok=True)
-            self._take_lock()
-        try:
-            if manifest.is_file():
-                self._resume()
-            else:
-                self._write_manifest(complete=False)
-        except BaseException:
-            if self._lock is not None:
-                self._lock.close()
-                self._lock = None
-            raise
+        if manifest.is_file():
+            self._resume()
+        else:
+            self._write_manifest(complete=False)
 
     def _check_links(self) -> None:
         """Raise if a part of the store is a link, so that no file outside the folder is changed."""
         shards = self.path / layout.SHARDS
-        parts = [self.path / name for name in (layout.MANIFEST, SKIPPED, LOCK)]
+        parts = [self.path / name for name in (layout.MANIFEST, SKIPPED)]
         parts += [shards, *(shards.iterdir() if shards.is_dir() and not shards.is_symlink() else ())]
         link = next((part for part in parts if part.is_symlink()), None)
         if link is not None:
             raise StoreError(
                 f"{link} is a link; a store that is written must hold plain files: copy it in its place"
             )
-
-    def _take_lock(self) -> None:
-        self._lock = (self.path / LOCK).open("ab")
-        try:
-            import fcntl
-        except ImportError:  # not POSIX: the user must see to it that there is one writer only
-            return
-        try:
-            fcntl.flock(
-                self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB
-            )  # released when the process ends, however it ends
-        except OSError:
-            self._lock.close()
-            self._lock = None
-            raise StoreError(
-                f"{self.path}: another process is writing this store; wait for it to end"
-            ) from None
 
     def _resume(self) -> None:
         manifest, provenance = layout.read_manifest(self.path)
@@ -244,9 +214,6 @@ class StoreWriter:
         shards = self.path / layout.SHARDS
         committed = layout.own_shards(self.path)
         skipped = _skipped_lines(self.path / SKIPPED)  # before anything is changed
-        for leftover in [*shards.iterdir(), *self.path.iterdir()]:
-            if is_leftover(leftover, _WRITTEN):
-                leftover.unlink()
         kept = {ids for _, ids in committed}
         for ids in shards.iterdir():
             if _IDS.fullmatch(ids.name) and ids not in kept:  # without embeddings, so not committed
@@ -265,7 +232,7 @@ class StoreWriter:
         self.complete = bool(manifest["complete"])
 
     def _reopen(self) -> None:
-        if self._lock is None:
+        if self._closed:
             raise StoreError(f"{self.path}: this writer is closed; open a new one")
         if self.complete:
             self._write_manifest(complete=False)
@@ -279,7 +246,7 @@ class StoreWriter:
         ids, shard = self._ids[:count], rows[:count]
         folder, stem = self.path / layout.SHARDS, f"{self._next:05d}"
         text = "".join(json.dumps(name) + "\n" for name in ids).encode()
-        with atomic_file(folder / f"{stem}.ids.txt", overwrite=True) as handle:
+        with atomic_file(folder / f"{stem}.ids.txt", overwrite=False) as handle:
             handle.write(text)
         with atomic_file(folder / f"{stem}.npy", overwrite=False) as handle:
             np.lib.format.write_array(handle, np.ascontiguousarray(shard), allow_pickle=False)
@@ -307,7 +274,7 @@ def _only_remains(path: Path) -> bool:
     """Return whether a folder is empty, or was left by a writer that was killed before it wrote the manifest."""
     shards = path / layout.SHARDS
     names = {f.name for f in path.iterdir() if not f.name.startswith(f".{layout.MANIFEST}.")}
-    return names <= {LOCK, layout.SHARDS} and not (shards.is_dir() and any(shards.iterdir()))
+    return names <= {layout.SHARDS} and not (shards.is_dir() and any(shards.iterdir()))
 
 
 def _repair_skipped(file: Path) -> None:

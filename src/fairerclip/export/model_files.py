@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairerclip._util.checks import check_choice
-from fairerclip._util.files import atomic_folder, check_folder, check_free
+from fairerclip._util.files import check_folder, check_free, output_folder
 from fairerclip.errors import ExportError, OutputExistsError
 from fairerclip.export.model_computation import PARTS, parts_of
 from fairerclip.export.onnx_file import to_onnx
@@ -62,10 +62,12 @@ def export_model(
         return [_described(part or parts_of(model)[0], path, path)]
     parts = parts_of(model)
     names = {name: f"{name}{ENDING}" for name in PARTS}
-    with atomic_folder(path, overwrite=overwrite, ours=[*names.values()]) as fresh:
+    with output_folder(path, overwrite=overwrite) as folder:
         for name in parts:
-            to_onnx(model, fresh / names[name], part=name)
-        return [_described(name, fresh / names[name], path / names[name]) for name in parts]
+            to_onnx(model, folder / names[name], part=name, overwrite=overwrite)
+        for name in {*PARTS} - {*parts}:
+            (folder / names[name]).unlink(missing_ok=True)
+        return [_described(name, folder / names[name], path / names[name]) for name in parts]
 
 
 def _check_output(path: Path, part: str | None, overwrite: bool) -> None:

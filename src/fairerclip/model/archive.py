@@ -1,4 +1,4 @@
-"""Saved models: folders of ``model.safetensors``, ``fairerclip.json``, and a card; see docs/reference/format.md.
+"""Saved models: folders of a file of tensors, ``fairerclip.json``, and a card; see docs/reference/format.md.
 
 All kinds of models are written, read and checked here, and `fairerclip.model.kinds` names the module that turns a kind
 of model into `Contents` and back. There is no pickle anywhere: the files hold numbers and JSON, and reading them runs
@@ -11,7 +11,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -23,11 +23,22 @@ from safetensors.numpy import save as save_tensors
 
 from fairerclip import __version__
 from fairerclip._util.checks import check_choice
-from fairerclip._util.files import check_folder, write_folder
+from fairerclip._util.files import atomic_file, check_folder, output_folder
 from fairerclip.data.io.strict_json import strict_loads
 from fairerclip.data.io.tensors import DTYPES, Tensor
 from fairerclip.errors import FairerClipError, ModelFileError, OutputExistsError, ParameterError
-from fairerclip.model.contents import CARD, FORMAT, MANIFEST, TENSORS, Check, Contents, Manifest, Tensors
+from fairerclip.model.contents import (
+    CARD,
+    FORMAT,
+    MANIFEST,
+    TENSOR_FILE,
+    TENSOR_FILES,
+    TENSORS,
+    Check,
+    Contents,
+    Manifest,
+    Tensors,
+)
 from fairerclip.model.details import ModelDetails
 from fairerclip.model.folder_files import (
     MAX_MANIFEST_BYTES,
@@ -67,7 +78,7 @@ def load(path: str | Path, *, mapped: bool = False) -> Any:
     path : str or Path
         The folder. Nothing is fetched from elsewhere.
     mapped : bool
-        Map the weights read-only from ``model.safetensors``, after their digests are checked, so that processes that
+        Map the weights read-only from their file, after their digests are checked, so that processes that
         load the same folder share them in memory. Answers are the same bit for bit. A folder that `save` replaces
         meanwhile is another file, so that answers do not change; do not write into a mapped file in place.
 
@@ -153,7 +164,7 @@ def _check_replaced(path: Path, kind: str, *, overwrite: bool) -> None:
     """
     if not os.path.lexists(path) or not overwrite:
         return  # without overwrite, an existing path is refused elsewhere
-    files = [path / name for name in (MANIFEST, TENSORS, CARD)]
+    files = [path / name for name in (MANIFEST, *TENSOR_FILES, CARD)]
     plain = path.is_dir() and not path.is_symlink() and not any(file.is_symlink() for file in files)
     if not plain or not (files[0].is_file() or _is_empty(path)):
         raise _foreign(path)
@@ -202,14 +213,38 @@ def save(
     stored = {name: _stored(array, precision) for name, array in contents.tensors.items()}
     blob = save_tensors(stored)
     manifest = _manifest(contents, stored, len(blob))
+    name = _free_tensor_file(path)
+    if name != TENSORS:
+        manifest[TENSOR_FILE] = name
     raw = canonical({**manifest, "manifest_sha256": digest(manifest)})
     _check_readable(
         path, raw, {name: stored[name].astype(a.dtype, copy=False) for name, a in contents.tensors.items()}
     )
     text = card(contents, dict(manifest["versions"]), sum(array.nbytes for array in stored.values()))
-    files = {TENSORS: blob, CARD: text.encode(), MANIFEST: raw}
-    write_folder(path, files, overwrite=overwrite)
+    # Until the manifest, which names the tensors, is replaced, the folder holds the old model. A folder without one
+    # gets it first, so that a model of which only a part is written is known as ours.
+    files = {name: blob, MANIFEST: raw} if (path / MANIFEST).is_file() else {MANIFEST: raw, name: blob}
+    files[CARD] = text.encode()
+    with output_folder(path, overwrite=overwrite) as folder:
+        for file, content in files.items():
+            with atomic_file(folder / file, overwrite=True) as handle:
+                handle.write(content)
+        for old in {*TENSOR_FILES} - {name}:
+            # Windows keeps a file that a program has mapped; the next save removes it.
+            with suppress(OSError):
+                (folder / old).unlink()
     return path
+
+
+def _free_tensor_file(path: Path) -> str:
+    """Return the name of the file of tensors that the model of a folder, if there is one, does not use."""
+    if not (path / MANIFEST).is_file():
+        return TENSORS
+    try:
+        held = read_manifest(path / MANIFEST)[1].get(TENSOR_FILE, TENSORS)
+    except ModelFileError:  # it is damaged
+        held = TENSORS
+    return next(name for name in TENSOR_FILES if name != held)
 
 
 def _check_readable(path: Path, raw: bytes, tensors: Tensors) -> None:
@@ -297,7 +332,7 @@ def read(path: Path, check: Check, *, mapped: bool = False) -> Contents:
 
 def _seen(path: Path) -> list[tuple[int, ...] | None]:
     """Return values that differ between two writes of the folder."""
-    return [_identity(path / name) for name in (".", MANIFEST, TENSORS)]
+    return [_identity(path / name) for name in (".", MANIFEST, *TENSOR_FILES)]
 
 
 def _identity(file: Path) -> tuple[int, ...] | None:
@@ -339,13 +374,18 @@ def _read_files(path: Path, check: Check, mapped: bool) -> Contents:
         raise ModelFileError(
             f"{path} has format version {found!r:.40}; this version of fairerclip reads version {VERSION}"
         ).because("version")
-    odd = sorted(set(manifest) ^ {*KEYS, "manifest_sha256"})
+    odd = sorted((set(manifest) - {TENSOR_FILE}) ^ {*KEYS, "manifest_sha256"})
     if odd:
         raise ModelFileError(f"{file} has missing or unknown keys: {odd[:5]!r:.200}").because("unknown-field")
     check_digest(file, raw, manifest)
     if not isinstance(manifest["kind"], str):
         raise ModelFileError(f"{file}: expected the name of a class as kind").because("kind")
     _check_versions(file, manifest["versions"])
+    name = manifest.get(TENSOR_FILE, TENSORS)
+    if name not in TENSOR_FILES:
+        raise ModelFileError(
+            f"{file}: expected {TENSOR_FILE} to be one of {TENSOR_FILES}, got {name!r:.80}"
+        ).because("value")
     entries, size = manifest["tensors"], manifest["tensor_bytes"]
     if type(size) is not int:
         raise ModelFileError(f"{file}: expected tensor_bytes, got {size!r:.40}").because("value")
@@ -353,14 +393,14 @@ def _read_files(path: Path, check: Check, mapped: bool) -> Contents:
     contents = _contents(manifest, {})
 
     def hashes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str], _: int) -> list[Hashed]:
-        _compare(path / TENSORS, tensors, metadata, entries)
+        _compare(path / name, tensors, metadata, entries)
         check(contents, tensors.keys())
         return [
             Hashed(f"tensor {name!r:.60}", t.offset, t.offset + _bytes(t), entries[name]["sha256"])
             for name, t in tensors.items()
         ]
 
-    tensors = read_tensors(path / TENSORS, size, hashes, mapped=mapped)
+    tensors = read_tensors(path / name, size, hashes, mapped=mapped)
     used = {
         name: array.astype(DTYPES[entries[name]["used_as"]], copy=False) for name, array in tensors.items()
     }

@@ -18,6 +18,10 @@ FORMAT = "fairerclip"
 """Value of ``format`` in a manifest."""
 TENSORS, MANIFEST, CARD = "model.safetensors", "fairerclip.json", "README.md"
 """Files of the folder of a saved model."""
+TENSOR_FILES = (TENSORS, "model-b.safetensors")
+"""Names of the file of tensors: a model that replaces another one has the name that the other did not use."""
+TENSOR_FILE = "tensor_file"
+"""Key of a manifest with the name of that file; without it, it is the first name."""
 HOLD_ROWS = ("features.landmarks", "reference_")
 """Names of tensors that hold embeddings of training images, and not sums over them."""
 OF_THE_RUN = ("encoder", "memory_budget")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairerclip._util.files import atomic_folder, check_folder
+from fairerclip._util.files import check_folder, output_folder
 from fairerclip.applying.apply import AnyModel
 from fairerclip.auditing.audit_options import AuditOptions
 from fairerclip.auditing.group_results import PlaneSection
@@ -150,10 +150,15 @@ def _report(experiment: Experiment, split: str, model: AnyModel) -> GroupReport:
 
 
 def _write(output: Path, results: AuditResults, plane: PlaneSection | None, model: AnyModel) -> Path:
-    with atomic_folder(output, overwrite=True, ours=[TABLE]) as fresh:
-        model.save(fresh / MODEL)
-        if plane is not None:
-            write_table([point.model_dump(exclude={"correct"}) for point in plane.points], fresh / TABLE)
-        write_results(results, fresh / RESULTS)
-        write_report(results, fresh / PAGE)
+    with output_folder(output, overwrite=True) as folder:
+        write_results(
+            results, folder / RESULTS, overwrite=True
+        )  # first: it marks the folder as that of a demo
+        model.save(folder / MODEL, overwrite=True)
+        if plane is None:
+            (folder / TABLE).unlink(missing_ok=True)
+        else:
+            points = [point.model_dump(exclude={"correct"}) for point in plane.points]
+            write_table(points, folder / TABLE, overwrite=True)
+        write_report(results, folder / PAGE, overwrite=True)
     return output / PAGE

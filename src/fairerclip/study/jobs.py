@@ -7,14 +7,13 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from fairerclip._util.files import atomic_file, reading, sole_use
+from fairerclip._util.files import atomic_file, check_folder, reading
 from fairerclip.auditing.validation import Called, Keyed, Part, refusal
 from fairerclip.data.io.strict_json import read_strict_json
 from fairerclip.errors import KeptRunWarning, ResultsFileError
@@ -84,27 +83,28 @@ def run_jobs(
     calls_per_process: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[A | Failure]:
-    """Return the answers of jobs in order; answers kept in the folder ``work``, which is locked, are not recomputed."""
-    with nullcontext() if work is None else sole_use(work):
-        kept = {} if work is None else {n: read_kept(work / job.file, job) for n, job in enumerate(jobs)}
-        answers: dict[int, A | Failure] = {n: answer for n, answer in kept.items() if answer is not None}
+    """Return the answers of jobs in order; answers kept in the folder ``work`` are not recomputed."""
+    if work is not None:
+        check_folder(work, overwrite=True)
+    kept = {} if work is None else {n: read_kept(work / job.file, job) for n, job in enumerate(jobs)}
+    answers: dict[int, A | Failure] = {n: answer for n, answer in kept.items() if answer is not None}
+    progress(len(answers), len(jobs))
+    todo = [number for number in range(len(jobs)) if number not in answers]
+
+    def keep(place: int, outcome: Returned[A] | Failure) -> None:
+        number = todo[place]
+        if isinstance(outcome, Failure):
+            answers[number] = outcome
+        else:
+            answer = outcome.value
+            answer = answer.model_copy(update={"notes": (*answer.notes, *outcome.warned)})
+            if work is not None:
+                write_kept(work / jobs[number].file, jobs[number].key, answer)
+            answers[number] = answer
         progress(len(answers), len(jobs))
-        todo = [number for number in range(len(jobs)) if number not in answers]
 
-        def keep(place: int, outcome: Returned[A] | Failure) -> None:
-            number = todo[place]
-            if isinstance(outcome, Failure):
-                answers[number] = outcome
-            else:
-                answer = outcome.value
-                answer = answer.model_copy(update={"notes": (*answer.notes, *outcome.warned)})
-                if work is not None:
-                    write_kept(work / jobs[number].file, jobs[number].key, answer)
-                answers[number] = answer
-            progress(len(answers), len(jobs))
-
-        calls = [Call(jobs[number].call, jobs[number].arguments, jobs[number].fresh) for number in todo]
-        run_calls(calls, keep, processes=processes, calls_per_process=calls_per_process)
+    calls = [Call(jobs[number].call, jobs[number].arguments, jobs[number].fresh) for number in todo]
+    run_calls(calls, keep, processes=processes, calls_per_process=calls_per_process)
     return [answers[number] for number in range(len(jobs))]
 
 

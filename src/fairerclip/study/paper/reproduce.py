@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairerclip._util.checks import check_range
-from fairerclip._util.files import check_folder, check_free, sole_use, write_folder
+from fairerclip._util.files import check_folder, check_free, write_folder
 from fairerclip._util.numbers import NOTHING, significant
 from fairerclip.auditing.validation import refusing
 from fairerclip.errors import ResultsFileError
@@ -65,11 +65,10 @@ def reproduce(
     check_output(entries, output, overwrite)
     source.check({dataset for entry in entries for dataset in entry.needs})
     done = []
-    with sole_use(output / "runs"):
-        for entry in entries:
-            report = progress(entry.name) if progress is not None else lambda done, total: None
-            done.append(run_entry(entry, source, options, output / "runs", command, report))
-            write(done, source, output)
+    for entry in entries:
+        report = progress(entry.name) if progress is not None else lambda done, total: None
+        done.append(run_entry(entry, source, options, output / "runs", command, report))
+        write(done, source, output)
     return done
 
 
@@ -160,7 +159,7 @@ def _data_table(context: Context) -> ResultTable:
 
 
 def write(results: Sequence[EntryResult], source: TaskSource, output: Path) -> None:
-    """Write the last of the results in its three forms, and the index, in one step.
+    """Write the last of the results in its three forms, and the index.
 
     If it failed, its files of an earlier run are removed: they would look like results of this run.
     """
