@@ -33,8 +33,8 @@ from fairerclip.data.io.strict_json import read_versioned_json
 from fairerclip.data.row_pass import BLOCK_ROWS
 from fairerclip.data.stores import EmbeddingStore, StoreOrigin, open_store
 from fairerclip.data.writer import StoreWriter
+from fairerclip.embedding.fitted_map import EmbeddingMap
 from fairerclip.embedding.mitigator import EmbeddingMitigator
-from fairerclip.embedding.row_map import EmbeddingMap
 from fairerclip.errors import OutputExistsError, ParameterError, StoreError
 
 ENDINGS = (".npy", ".npz")
