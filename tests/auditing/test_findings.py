@@ -105,27 +105,6 @@ def test_rows_that_were_fitted_or_chosen_on_are_no_evidence(results):
     assert "its figures are too optimistic." not in " ".join(said(given, "caution"))
 
 
-def test_a_model_chosen_on_few_rows_is_said(results):
-    few = but(results, "plane.groups.2", n=8, small=True)
-    assert any("n=8: other rows might" in text for text in said(few, "caution"))
-
-
-def test_no_difference_is_not_given_a_direction(results):
-    intervals = {**results.groups.before.intervals, "eod": (0.0, 0.2)}
-    results = but(results, "groups.before", intervals=intervals)
-    assert any(text.startswith("Zero-shot shows no clear difference") for text in said(results, "note"))
-
-
-def test_wordings_are_apart_only_beyond_their_intervals(results):
-    for k in range(len(results.wording.templates)):
-        near = {"value": 0.4 + 0.05 * k, "low": 0.2, "high": 0.9}
-        results = but(results, f"wording.templates.{k}.worst_group", **near)
-    assert any("the intervals overlap" in text for text in said(results, "note"))
-    results = but(results, "wording.templates.0.worst_group", low=0.35, high=0.45)
-    results = but(results, f"wording.templates.{k}.worst_group", low=0.5, high=0.9)
-    assert any("the wording alone changes it" in text for text in said(results, "caution"))
-
-
 def test_what_got_worse_in_retrieval_is_a_problem(results):
     results = but(results, "retrieval.mean.changes.max_skew", difference=0.1, low=0.05, high=0.15)
     without = but(results, "retrieval.queries.*", drift=None)
@@ -236,14 +215,6 @@ def test_the_group_that_is_lowest_afterwards_may_need_the_rows(results):
     assert (answer.action, answer.group, answer.rows) == ("collect", last.name, 160)
 
 
-def test_groups_with_equal_names_are_told_apart(results):
-    """Class "a × b" with value "c" and class "a" with value "b × c" have one name."""
-    last = next(g for g in results.groups.after.groups if g.s != results.groups.before.worst.s)
-    same_name = but(last, "", name=results.groups.before.worst.name)
-    moved = but(results, "groups.after", worst=same_name)
-    assert "; the worst group goes from" in recommend(moved).sentence
-
-
 def test_an_equal_worst_group_is_not_called_chance(results):
     equal = change(quiet(results), "worst_group", before=0.5, after=0.5, difference=0.0, low=-0.1, high=0.1)
     answer = recommend(equal)
@@ -263,25 +234,6 @@ def test_files_that_lack_figures_have_an_answer(results):
     unknown = but(unknown, "retrieval.mean.before.max_skew", value=None, low=None, high=None)
     answer = recommend(unknown)
     assert (answer.action, answer.sentence) == ("label", NO_SKEW)  # not "0.0 % too often"
-
-
-def test_one_row_is_a_row(results):
-    single = but(but(results, "groups", after=None), "", model=None)
-    single = but(single, "groups.before.worst", n=1, correct=1, low=0.025, high=1.0)
-    single = but(single, "groups.before", intervals={})
-    answer = recommend(single)
-    assert answer.sentence.endswith("(1 row).")
-    assert (answer.action, answer.rows) == ("collect", 95)
-
-
-def test_another_method_is_not_called_a_mitigated_model(results):
-    better = change(quiet(results), "worst_group", low=0.1, high=0.3)
-    better = change(better, "average", low=-0.01, high=0.01)
-    for method, advice in (
-        ("ERM linear probe", "Use ERM linear probe."),
-        ("EmbeddingMitigator", "Use the mitigated model, EmbeddingMitigator."),
-    ):
-        assert recommend(but(better, "model", method=method)).advice == advice
 
 
 def test_free_queries_are_judged_by_their_number():

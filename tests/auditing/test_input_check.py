@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import fairerclip
-from fairerclip.auditing.task_check import check_task
-from fairerclip.data import Sentences, Split, StoreWriter, Task, save_task, simulate
+from fairerclip.data import Sentences, Split, StoreWriter, save_task, simulate
 from fairerclip.data.io.npz import write_npz
 from fairerclip.data.provenance import Provenance
 from fairerclip.errors import StoreError, TaskFileError
@@ -63,16 +62,6 @@ def test_a_good_task_is_described_from_its_arrays(run, tmp_path, birds):
     assert f"class {100 * share['accuracy']:.1f} %" in lines
     assert lines.strip().endswith("Usable: yes.")
     assert found["rows"]["rows"] == sum(map(len, birds.splits.values()))
-
-
-def test_a_simulated_task_can_be_checked_by_its_name():
-    found = fairerclip.check("simulated:gallery")
-    assert found.usable
-    assert "simulated embeddings" in found.lines()[1]
-    assert {c.command.split(" --labels ")[0].split()[-1] for c in found.commands if c.reason is None} == {
-        "sex",
-        "race",
-    }
 
 
 LACKS = {
@@ -145,31 +134,6 @@ def test_damaged_rows_of_a_task_are_reasons_and_all_are_named(run, tmp_path):
     assert "image_train float32 (12, 6)" in lines
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"y_train": np.zeros(3, dtype=int)}, "y_train: expected 12 integers"),
-        ({"text_target": ROWS[:2, :4]}, "text_target: expected width 6"),
-        ({"image_trian": ROWS}, "did you mean 'image_train'"),
-        ({"text_target": None, "y_train": None, "y_test": None}, "expected text_target or labels"),
-    ],
-)
-def test_arrays_that_do_not_fit_are_reasons(run, tmp_path, changes, reason):
-    found, _ = checked(run, write_npz(tmp_path / "t.npz", arrays(**changes)), code=1)
-    assert any(reason in problem for problem in found["problems"])
-
-
-def test_a_task_that_no_command_can_use_is_not_usable(run, tmp_path):
-    file = write_npz(tmp_path / "t.npz", {"image_test": ROWS, "text_target": ROWS[:2]})
-    found, _ = checked(run, file, code=1)
-    assert "no command can use it" in found["problems"][0]
-    assert not any(command["possible"] for command in found["commands"])
-    one = write_npz(
-        tmp_path / "one.npz", {"image_test": ROWS, "text_target": ROWS[:1], "s_test": np.arange(12) % 2}
-    )
-    assert "at least 2 classes" in checked(run, one, code=1)[0]["problems"][0]
-
-
 def test_unknown_arrays_small_cells_and_contradicting_prompts_are_notes(run, tmp_path, birds):
     names = ("landbird", "waterbird")
     turned = replace(birds, text_target=birds.text_target[::-1].copy(), variants=None)
@@ -212,33 +176,6 @@ def test_a_store_is_described(run, tmp_path):
         assert words in lines
 
 
-def test_an_unfinished_store_and_damaged_rows_are_reasons(run, tmp_path):
-    with StoreWriter(tmp_path / "emb", width=6, provenance=None) as writer:
-        writer.append(IDS, ROWS)
-    found, _ = checked(run, tmp_path / "emb", code=1)
-    assert "not complete" in found["problems"][0]
-    bad = ROWS.copy()
-    bad[2], bad[4:6] = np.inf, 0
-    np.savez(tmp_path / "bad.npz", embeddings=bad, ids=np.array(["same"] * 2 + IDS[2:]))
-    found, lines = checked(run, tmp_path / "bad.npz", code=1)
-    assert [p.split(":")[0] for p in found["problems"]] == [
-        "1 rows hold NaN or infinity, first row 2 (2.jpg)",
-        "2 rows are zero, first row 4 (4.jpg)",
-        "1 ids are repeated",
-    ]
-    assert lines.count("Cannot run:") == 2
-
-
-def test_a_store_without_ids_names_the_ways_to_its_labels(tmp_path):
-    np.save(tmp_path / "x y.npy", ROWS)
-    found = fairerclip.check(tmp_path / "x y.npy")
-    assert found.usable
-    assert "--ids FILE, or --by-position" in found.notes[0]
-    assert f"'{tmp_path / 'x y.npy'}'" in found.commands[0].command, (
-        "a name with a space is quoted for the shell"
-    )
-
-
 @pytest.mark.parametrize("name", ["gone.npz", "gone", "text.txt", "cut.npz", "cut.safetensors", "folder"])
 def test_what_cannot_be_read_is_one_line(run, tmp_path, name):
     (tmp_path / "folder").mkdir()
@@ -251,19 +188,3 @@ def test_what_cannot_be_read_is_one_line(run, tmp_path, name):
     assert (code, json.loads(out)["error"]["exit_code"]) == (2, 2)
     with pytest.raises((StoreError, TaskFileError)):
         fairerclip.check(tmp_path / name)
-
-
-def test_a_task_of_either_format_is_checked_as_a_task(tmp_path, birds):
-    for name in ("t.npz", "t.safetensors"):
-        assert fairerclip.check(save_task(birds, tmp_path / name)).kind == "task"
-
-
-def test_a_task_without_attributes_counts_its_classes():
-    X = np.eye(4, dtype=np.float32)
-    facts, _, commands, _ = check_task(
-        Task("t", {"train": Split(X, np.arange(4) % 2)}, X[:2], ("a", "b"), ("a", "b")), "t"
-    )
-    assert facts.cells == {"class": {"train": {"a": 2, "b": 2}}}
-    reasons = {c.command: c.reason for c in commands}
-    assert "no split has sensitive labels" in reasons["fairerclip audit t"]
-    assert reasons["fairerclip fit t --labels target -o MODEL"] is None

@@ -1,7 +1,5 @@
 """Probes read what is there, do not read what is not, and say how sure they are."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -30,14 +28,7 @@ def test_an_attribute_that_is_in_the_embeddings_is_read_perfectly(kind):
     assert (probe.chance, probe.n, probe.folds) == (0.5, 300, 5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_an_attribute_that_is_not_there_is_read_at_chance(kind, seed):
-    probe = probe_sensitive(noise(seed=seed), labels(seed=seed + 20), kind=kind)
-    assert probe.low < 0.5 < probe.high
-    assert probe.high - probe.low < 0.2
-
-
+@pytest.mark.slow
 def test_intervals_at_chance_miss_about_as_seldom_as_they_say():
     missed = narrow = 0
     for seed in range(100):
@@ -68,28 +59,6 @@ def test_the_figure_is_the_mean_of_recalls_and_not_swayed_by_a_large_value():
     assert probe.low < 0.5 < probe.high  # an unbalanced accuracy would be 0.95
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_values_may_be_many_and_text(kind):
-    s = np.array(["red", "green", "blue", "grey"])[labels(400, 4)]
-    X = noise(400)
-    X[:, :4] += 5.0 * (s[:, None] == np.unique(s))
-    probe = probe_sensitive(X, s, kind=kind)
-    assert probe.chance == 0.25
-    assert probe.value > 0.97
-    assert [name for name, _, _ in probe.recalls] == ["blue", "green", "grey", "red"]
-    chance = probe_sensitive(noise(400, seed=9), s, kind=kind)
-    assert chance.low < 0.25 < chance.high
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("smallest", [2, 3, 4])
-def test_small_groups_take_fewer_folds_and_have_wide_intervals(kind, smallest):
-    s = np.repeat([0, 1], [100, smallest])
-    probe = probe_sensitive(noise(len(s)), s, kind=kind)
-    assert probe.folds == smallest
-    assert probe.high - probe.low > 0.25
-
-
 def test_a_group_of_one_row_and_an_attribute_of_one_value_are_refused():
     with pytest.raises(LabelError, match="'1' has a single row"):
         probe_sensitive(noise(11), np.repeat([0, 1], [10, 1]))
@@ -97,27 +66,11 @@ def test_a_group_of_one_row_and_an_attribute_of_one_value_are_refused():
         probe_sensitive(noise(10), np.zeros(10, dtype=int))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_column_is_enough(kind):
-    s = labels()
-    x = 3.0 * s + noise(300, 1)[:, 0]
-    assert probe_sensitive(x[:, None], s, kind=kind).value == pytest.approx(0.93, abs=0.05)
-
-
 def test_the_kernel_probe_reads_one_column_where_the_linear_one_cannot():
     x = noise(600, 1)
     s = (np.abs(x[:, 0]) > 0.67).astype(int)
     assert probe_sensitive(x, s, kind="linear").value < 0.6
     assert probe_sensitive(x, s, kind="kernel").low > 0.9
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_constant_columns_say_nothing(kind):
-    X, s = noise(), labels()
-    X[:, 0] += 2.0 * s
-    padded = np.hstack([X, np.full((300, 1), 1e6 / 3), np.zeros((300, 2))])
-    assert probe_sensitive(padded, s, kind=kind) == probe_sensitive(X, s, kind=kind)
-    assert probe_sensitive(np.full((300, 2), 0.1), s, kind=kind).value == 0.5
 
 
 def erase_linearly(X, s, fitted_on):
@@ -132,6 +85,7 @@ def erase_linearly(X, s, fitted_on):
     return (Z - np.outer(Z @ direction, direction)) @ colour + mean
 
 
+@pytest.mark.slow
 def test_after_linear_erasure_only_the_kernel_probe_reads():
     rng = np.random.default_rng(21)
     s = rng.integers(2, size=6000)
@@ -197,22 +151,3 @@ def test_an_audit_probes_each_attribute_before_and_after():
     ]
     by = {(e.attribute, e.stage, e.probe): e for e in entries}
     assert by["sex", "before", "linear"].low > by["sex", "after", "linear"].high
-
-
-def test_an_audit_says_what_it_could_not_probe():
-    task = simulate("gallery", scale=0.02, width=64)
-    experiment = Experiment.of(task, ["sex", "race"])
-    sex = np.zeros(len(task.test), dtype=np.int64)
-    sex[0] = 1
-    rows = replace(task.test, s={"sex": sex})
-    entries, notes = audit_probes(experiment, rows, {"before": rows.X})
-    assert entries is None
-    assert ["'male' has a single row" in notes[0], "no labels of race" in notes[1]] == [True, True]
-
-
-def test_rows_without_a_label_are_left_out():
-    task = simulate("waterbirds", scale=0.05, width=64)
-    rows = task.test
-    hidden = np.where(np.arange(len(rows)) % 3 == 0, -1, rows.s["s"])
-    entries, _ = audit_probes(Experiment.of(task), replace(rows, s={"s": hidden}), {"before": rows.X})
-    assert {entry.n for entry in entries} == {int((hidden >= 0).sum())}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip.auditing.sections.dependence import _rows, audit_representation
+from fairerclip.auditing.sections.dependence import audit_representation
 from fairerclip.data import simulate
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import hsic, kcc
@@ -52,15 +52,3 @@ def test_rows_without_labels_and_tasks_without_target():
     assert entry.hsic_s.value == pytest.approx(hsic(task.test.X[5:], crossed, random_state=0), rel=1e-6)
     none = replace(task.test, s={})
     assert audit_representation(experiment, none, {"before": task.test.X}) is None
-
-
-def test_many_rows_are_subsampled_with_a_seed(task):
-    experiment, rows = Experiment.of(task), task.test
-    before, after = audit_representation(
-        experiment, rows, {"before": rows.X, "after": rows.X}, permutations=3, max_rows=100
-    )
-    assert before.hsic_s == after.hsic_s
-    chosen = _rows([experiment.target(rows), experiment.groups(rows)], 100, 0)
-    assert len(set(chosen.tolist())) == 100
-    expected = hsic(rows.X[chosen], rows.s["s"][chosen], random_state=0)
-    assert before.hsic_s.value == pytest.approx(expected, rel=1e-6)
