@@ -163,6 +163,7 @@ def row(key, skew, inside, low=0.0, high=0.0):
         attribute="sex",
         max_skew=mean(skew),
         ndkl=mean(0.0),
+        kl=mean(0.0),
         rank_correlation=mean(inside),
         low_correlation=mean(inside),
     )
