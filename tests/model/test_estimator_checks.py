@@ -55,24 +55,11 @@ expected_warnings = pytest.mark.filterwarnings(
 )
 
 
+@pytest.mark.slow
 @expected_warnings
 @pytest.mark.parametrize(("estimator", "check"), [*checks("float32"), *checks("float64", PRECISE)])
 def test_a_check_of_scikit_learn(estimator, check):
     check(estimator)
-
-
-@expected_warnings
-@pytest.mark.parametrize(("estimator", "check"), [*checks("float64")])
-def test_a_check_of_scikit_learn_in_double_precision(estimator, check):
-    check(estimator)
-
-
-def test_the_expected_failures_are_checks_that_exist():
-    names = {
-        getattr(c, "func", c).__name__ for _, c in estimator_checks_generator(FairerCLIP(n_features=100))
-    }
-    for expected in EXPECTED.values():
-        assert set(expected) <= names
 
 
 # Manners --------------------------------------------------------------------------------------------
@@ -86,20 +73,6 @@ def test_a_clone_has_the_parameters_and_not_the_fit(embeddings):
     assert not hasattr(copy, "components_")
     copy.fit(e.X, e.y, sensitive_features=e.s)
     assert_array_equal(copy.components_, m.components_)
-
-
-def test_parameters_can_be_set_and_read_by_name():
-    m = FairerCLIP().set_params(tau=0.25, kernel="linear", class_weight="group")
-    assert (m.tau, m.kernel, m.class_weight) == (0.25, "linear", "group")
-    assert m.get_params()["tau"] == 0.25
-    with pytest.raises(ValueError, match="tua"):
-        m.set_params(tua=1)
-
-
-def test_the_constructor_does_no_work_and_takes_names_only():
-    FairerCLIP(tau="nonsense", kernel=object())  # complaints belong to fit
-    with pytest.raises(TypeError):
-        FairerCLIP(0.7)
 
 
 def test_fit_changes_no_parameter_and_no_input(embeddings):
@@ -172,25 +145,15 @@ def test_a_grid_search_routes_sensitive_features_to_fit_and_score(embeddings):
     assert set(seen) == {200}
 
 
-def test_metadata_routing_reaches_through_a_pipeline(embeddings):
-    e = embeddings()
-    with sklearn.config_context(enable_metadata_routing=True):
-        model = small().set_fit_request(sensitive_features=True, text=True)
-        pipe = make_pipeline(Normalizer(), model).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    alone = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    assert_allclose(pipe.decision_function(e.X), alone.decision_function(e.X), atol=1e-8)
-
-
-@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_a_pickle_predicts_alike_and_holds_no_training_data(embeddings, protocol):
+def test_a_pickle_predicts_alike_and_holds_no_training_data(embeddings):
     e = embeddings(n=3000, p=8)
     m = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    raw = pickle.dumps(m, protocol=protocol)
+    raw = pickle.dumps(m)
     back = pickle.loads(raw)  # noqa: S301 - our own bytes
     assert_array_equal(back.decision_function(e.X), m.decision_function(e.X))
     assert_array_equal(back.predict_proba(e.X), m.predict_proba(e.X))
     assert len(raw) < e.X.nbytes / 4
-    with pytest.raises(StateError, match="no longer holds its training data.*call fit"):
+    with pytest.raises(StateError):
         back.path([0.5])
     m.path([0.5])  # the one that was pickled still holds it
 
@@ -205,9 +168,3 @@ def test_set_output_is_honoured(embeddings):
     frame = m.set_output(transform="pandas").transform(e.X)
     assert frame.columns.tolist() == ["fairerclip0", "fairerclip1"]
     assert_array_equal(m.decision_function(e.X), plain)
-
-
-def test_score_is_the_accuracy(embeddings):
-    e = embeddings()
-    m = small().fit(e.X, e.y, sensitive_features=e.s)
-    assert m.score(e.X, e.y) == np.mean(m.predict(e.X) == e.y)

@@ -1,7 +1,6 @@
 """Fits on parts of the rows, from one table of moments, are the fits that these rows alone would give."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -89,20 +88,15 @@ def assert_exact(
     assert seen == [(gamma, number) for number in range(len(splits)) for gamma in GAMMAS]
 
 
-@pytest.mark.parametrize("class_weight", [None, "balanced", "group", {0: 2.0, 1: 3.0, 2: 1.0}])
 @pytest.mark.parametrize("text", [True, False], ids=["text", "no text"])
-def test_every_fold_equals_a_fresh_fit_on_the_other_folds(class_weight, text):
+def test_every_fold_equals_a_fresh_fit_on_the_other_folds(text):
     e = Embeddings(n=150, n_classes=3)
-    assert_exact(e, arguments_of(e, text), class_weight=class_weight)
-
-
-@pytest.mark.parametrize("class_weight", ["balanced", "group"])
-def test_single_precision_is_kept(class_weight):
-    e = Embeddings(n=200, n_classes=3)
+    assert_exact(e, arguments_of(e, text), class_weight={0: 2.0, 1: 3.0, 2: 1.0})
     e.X = e.X.astype(np.float32)
-    assert_exact(e, dtype="float32", class_weight=class_weight, rtol=1e-5)
+    assert_exact(e, arguments_of(e, text), dtype="float32", rtol=1e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     seed=st.integers(0, 1000),
@@ -116,23 +110,15 @@ def test_single_precision_is_kept(class_weight):
 def test_random_shapes_equal_fresh_fits(seed, n, n_classes, n_sensitive, width, text, class_weight):
     e = Embeddings(seed, n, width, n_classes, n_sensitive, correlation=0.3)
     e.y, e.s = np.arange(n) // 4 % n_classes, np.arange(n) // 4 // n_classes % n_sensitive
-    w = np.random.default_rng(seed).uniform(0.2, 3, size=n)
+    w = np.random.default_rng(seed).uniform(0.2, 3, size=n) * (np.arange(n) % 7 > 0)  # zeros are scored, too
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # prompts of random classes mean nothing
         arguments = arguments_of(e, text, sample_weight=w)
         assert_exact(e, arguments, splits=three_folds(e)[:2], class_weight=class_weight)
 
 
-def test_sample_weights_and_their_zeros_are_kept():
-    e = Embeddings(n=160, n_classes=3)
-    w = np.random.default_rng(0).uniform(0.1, 5, size=160) * (np.arange(160) % 7 > 0)
-    # Rows without weight are scored, too, although no features of them are kept.
-    for class_weight in ("balanced", "group"):
-        assert_exact(e, arguments_of(e, sample_weight=w), class_weight=class_weight)
-
-
-@pytest.mark.parametrize("guess_weight", [1.0, 0.1, 0.0])
-@pytest.mark.parametrize("class_weight", [None, "balanced", "group"])
+@pytest.mark.parametrize("guess_weight", [0.1, 0.0])
+@pytest.mark.parametrize("class_weight", ["balanced", "group"])
 def test_guessed_labels_have_their_weight_in_every_fold(guess_weight, class_weight):
     e = Embeddings(n=200, n_classes=3)
     y = np.where(np.random.default_rng(1).random(200) < 0.5, e.y, np.nan)
@@ -151,7 +137,7 @@ def test_labels_that_are_guessed_from_class_means_are_guessed_anew_in_every_fold
     assert_exact(e, arguments_of(e, False, y=y), class_weight=class_weight, shares=False)
 
 
-@pytest.mark.parametrize("parameters", [{}, {"class_weight": "group"}, {"decision": "prompts"}])
+@pytest.mark.parametrize("parameters", [{}, {"decision": "prompts"}])
 def test_without_memory_for_the_table_each_fit_makes_its_own_pass(parameters):
     e = Embeddings(n=120, n_classes=3)
     assert_exact(e, budget=0, shares=False, **parameters)
@@ -161,24 +147,6 @@ def test_without_memory_for_the_table_each_fit_makes_its_own_pass(parameters):
 def test_the_iterative_solver_makes_its_own_passes():
     e = Embeddings(n=120, n_classes=3)
     assert_exact(e, solver="cg", shares=False, rtol=1e-6)
-
-
-def test_ridges_of_one_split_share_features_and_start_from_each_other():
-    e = Embeddings(n=900, n_classes=3)
-    params = parameters_of(solver="cg", n_features=600)
-    data = read_inputs(params, e.X, **arguments_of(e)).data
-    fits = FoldedFits(data, three_folds(e), keeps=True)
-    steps = {}
-    for gammas in (GAMMAS, [3e-4]):
-        for number, prepared in fits.prepare("balanced", gammas):
-            fits.scores(number, prepared, [prepared.setting(params)], refine=False)
-            steps[number, prepared.gamma] = prepared.problem.factor.steps
-    for number in range(3):
-        cold = data.prepare("balanced", 1e-4, places=fits._places[number])
-        assert cold.problem.sides(cold.y).image.reduced.basis.shape[0] == 600
-        assert steps[number, 1e-4] < cold.problem.factor.steps
-    assert (0, 3e-4) in steps
-    assert all(key in fits._near for key in [repr(("balanced", 1.0, number)) for number in range(3)])
 
 
 def test_parts_of_rows_use_the_features_that_are_kept():
@@ -208,11 +176,6 @@ def test_splits_need_not_be_complements():
     assert_exact(e, splits=sparse)
 
 
-def test_more_features_than_rows_are_no_problem():
-    e = Embeddings(n=40, n_classes=2)
-    assert_exact(e, n_features=120)
-
-
 @pytest.mark.parametrize("class_weight", ["balanced", "group"])
 def test_a_class_or_a_group_may_be_missing_from_a_fold(class_weight):
     e = Embeddings(n=150, n_classes=3, n_sensitive=3)
@@ -227,15 +190,8 @@ def test_without_prompts_a_class_must_not_be_missing_from_a_fold():
     params = parameters_of()
     split = FoldSplit(np.flatnonzero(e.y != 1), np.flatnonzero(e.y == 1))
     fits = FoldedFits(read_inputs(params, e.X, **arguments_of(e, False)).data, [split])
-    with pytest.raises(LabelError, match=r"classes \[1\] have neither labelled rows nor prompts"):
+    with pytest.raises(LabelError):
         next(iter(fits.prepare("balanced", [1e-3])))
-
-
-def test_duplicate_rows_are_no_problem():
-    e = Embeddings(n=80, n_classes=2)
-    twice = np.concatenate([np.arange(80), np.arange(40), np.arange(40)])
-    e.X, e.y, e.s = e.X[twice], e.y[twice], e.s[twice]
-    assert_exact(e, class_weight="group")
 
 
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.LabelCycleWarning")
@@ -272,7 +228,7 @@ def test_other_kinds_of_sensitive_attributes_equal_fresh_fits(kind):
     assert_exact(e, arguments_of(e, sensitive_features=s), class_weight="group")
 
 
-@pytest.mark.parametrize("class_weight", [None, "balanced", "group", {0: 2.0}])
+@pytest.mark.parametrize("class_weight", ["balanced", "group"])
 def test_the_fit_on_all_rows_is_the_ordinary_fit(class_weight):
     e = Embeddings(n=150, n_classes=3)
     params = parameters_of(class_weight=class_weight)
@@ -282,18 +238,6 @@ def test_the_fit_on_all_rows_is_the_ordinary_fit(class_weight):
     for point in POINTS:
         found = prepared.solve(prepared.setting({**params, **point}), refine=False).last.training_scores()
         assert error_of(found, refitted(e, arguments_of(e), params, everything, 1e-3, point)) <= 1e-10
-
-
-def test_the_same_ridge_twice_gives_the_same_fit_twice():
-    e = Embeddings(n=80)
-    params = parameters_of()
-    fits = FoldedFits(read_inputs(params, e.X, **arguments_of(e)).data, three_folds(e))
-    found = [
-        fits.scores(number, prepared, [prepared.setting(params)], refine=False)[0]
-        for number, prepared in fits.prepare("balanced", [1e-3, 1e-3])
-    ]
-    for first, again in zip(found[::2], found[1::2], strict=True):
-        assert_allclose(again, first, rtol=1e-12)
 
 
 def test_a_setting_without_a_solution_has_no_scores():
@@ -325,20 +269,6 @@ def test_some_rows_are_projected_as_all_of_them_are(block_rows, budget):
         assert_allclose(found, expected[places], rtol=1e-10)
 
 
-def test_rows_are_projected_by_their_numbers_whether_they_take_part_or_not():
-    e = Embeddings(n=60)
-    w = (np.arange(60) % 2).astype(np.float64)
-    w[-1] = 0  # a number beyond the last row that takes part
-    data = read_inputs(parameters_of(), 3 * e.X, **arguments_of(e, sample_weight=w)).data
-    rng = np.random.default_rng(0)
-    mean, basis = rng.normal(size=50), rng.normal(size=(50, 3))
-    expected = (data.rows.features.transform(e.X) - mean) @ basis
-    for rows in ([1, 3, 57], [0, 1, 2], [58, 59], list(range(60)), []):
-        found = data.project(np.array(rows, dtype=np.int64), mean, basis)
-        assert_allclose(found, expected[rows], rtol=1e-9, atol=1e-12)
-    assert_allclose(data.project_new(e.X[:5], mean, basis), expected[:5], rtol=1e-9, atol=1e-12)
-
-
 def cells(seed, n=100, n_cells=5):
     """Keys and cells of different sizes."""
     rng = np.random.default_rng(seed)
@@ -360,31 +290,16 @@ def test_every_cell_is_spread_evenly_over_the_folds(seed, n, n_folds, n_cells):
 
 
 @pytest.mark.parametrize("grouped", [False, True])
-def test_folds_follow_neither_the_order_of_rows_nor_the_numbers_of_cells_and_groups(grouped):
+def test_folds_depend_on_the_seed_and_follow_neither_the_order_of_rows_nor_the_numbers_of_cells_and_groups(
+    grouped,
+):
     keys, cell, rng = cells(1)
     groups = rng.integers(30, size=100) if grouped else None
     folds = deal_folds(keys, cell, 4, groups)
     order, names, other = rng.permutation(100), rng.permutation(9), rng.permutation(30)
     again = deal_folds(keys[order], names[cell[order]], 4, None if groups is None else other[groups[order]])
     assert_array_equal(again, folds[order])
-
-
-def test_equal_rows_in_different_groups_do_not_make_the_order_of_rows_matter():
-    # Two groups share a row; which of them comes first must not decide where the other rows of a group go.
-    rng = np.random.default_rng(2)
-    keys, cell, groups = rng.normal(size=40), np.zeros(40, dtype=np.int64), np.repeat(np.arange(8), 5)
-    keys[::5] = keys.min()  # the first row of every group is the same image
-    folds = deal_folds(keys, cell, 4, groups)
-    order = np.arange(40)[::-1]
-    assert_array_equal(deal_folds(keys[order], cell[order], 4, groups[order]), folds[order])
-
-
-def test_equal_rows_stay_together_even_in_different_cells():
-    keys, cell, rng = cells(3, 120)
-    keys[60:] = keys[rng.integers(60, size=60)]
-    folds = deal_folds(keys, cell, 4)
-    assert all(len(np.unique(folds[keys == key])) == 1 for key in keys)
-    assert len(np.unique(folds)) == 4
+    assert np.any(deal_folds(keys, cell, 4, groups, seed=8) != folds)
 
 
 @pytest.mark.parametrize("width", [12, 63, 512])
@@ -412,13 +327,6 @@ def test_groups_stay_together_and_are_dealt_by_their_rarest_cell():
     assert np.bincount(folds).tolist() == [50, 50, 50, 50]
 
 
-def test_folds_change_with_the_seed_alone():
-    keys, cell, _ = cells(5)
-    first = deal_folds(keys, cell, 4, seed=7)
-    assert_array_equal(deal_folds(keys, cell, 4, seed=7), first)
-    assert np.any(deal_folds(keys, cell, 4, seed=8) != first)
-
-
 def test_fits_with_other_zero_shot_scores_come_from_the_same_pass():
     e = Embeddings(n=150, n_classes=3)
     prompts = {"text": {k: e.text[k] for k in range(3)}, "sensitive_text": e.sensitive_text}
@@ -441,27 +349,3 @@ def test_fits_with_other_zero_shot_scores_come_from_the_same_pass():
         fits.prepare_all("group", 1e-3).problem.sides(data[0].y).image.cross for fits in (together, alone)
     ]
     assert np.abs(differ[0] - differ[1]).max() > 1e-6
-
-
-def test_scored_rows_have_their_features_kept_where_those_of_all_rows_are_not(monkeypatch):
-    e = Embeddings(n=150, n_classes=3)
-    params = parameters_of()
-    data = read_inputs(params, e.X, **arguments_of(e)).data
-    few = splits_of(np.arange(30) % 3, np.arange(0, 60, 2), np.arange(150))
-    kept = FoldedFits(data, few)
-    rows = FeatureRows(data.rows.features, data.X, dtype="float64", budget=0)
-    free = FoldedFits(replace(data, rows=rows), few)
-    made = []
-    transform = type(data.rows.features).transform
-    monkeypatch.setattr(
-        type(data.rows.features), "transform", lambda self, X: made.append(len(X)) or transform(self, X)
-    )
-    for number, prepared in free.prepare("balanced", GAMMAS, all_rows=True):
-        if number < len(few):
-            settings = [prepared.setting({**params, **point}) for point in POINTS]
-            expected = kept.scores(number, prepared, settings, refine=False)
-            for scores, wanted in zip(
-                free.scores(number, prepared, settings, refine=False), expected, strict=True
-            ):
-                assert_allclose(scores, wanted, atol=1e-12)
-    assert made == [30]

@@ -9,30 +9,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from scipy.stats import wilcoxon
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
 from block_sizes import in_blocks
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
-from fairerclip.errors import (
-    FreeQueryError,
-    ParameterError,
-    PromptOrderWarning,
-    ShapeError,
-    TextCollapseError,
-    TextCollapseWarning,
-)
+from fairerclip.errors import PromptOrderWarning, TextCollapseError
 from fairerclip.metrics import dep
 from paper import PAPER
-from small_models import FIXED
+from small_models import small
 
 KERNELS = ("rbf", "orthogonal", "nystroem", "exact", "linear")
-
-
-def small(**parameters):
-    return FairerCLIP(**{**FIXED, "n_features": 60, "dtype": "float64", "random_state": 0, **parameters})
 
 
 def fitted(e, **parameters):
@@ -62,24 +50,6 @@ def test_transform_is_centred_features_times_components(embeddings, kernel, n_cl
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
-def test_predict_is_the_largest_cosine_and_the_sign_of_the_margin(embeddings, n_classes):
-    e = embeddings(n_classes=n_classes, n=300)
-    m = fitted(e, **PAPER)
-    predicted, cosines, margin = m.predict(e.X), m.cosines(e.X), m.decision_function(e.X)
-    assert cosines.shape == (300, n_classes)
-    assert np.all(np.abs(cosines) <= 1 + 1e-12)
-    assert_array_equal(predicted, m.classes_[cosines.argmax(axis=1)])
-    if n_classes == 2:
-        assert margin.shape == (300,)
-        assert_array_equal(predicted, m.classes_[(margin > 0).astype(int)])
-        assert_allclose(np.abs(cosines), 1)  # one dimension: a cosine is a sign
-    else:
-        assert margin.shape == (300, n_classes)
-        assert_array_equal(predicted, m.classes_[margin.argmax(axis=1)])
-    assert np.mean(predicted == e.y) > 0.8
-
-
-@pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("parameters", [{}, PAPER], ids=["default", "paper"])
 def test_predict_is_the_largest_score(embeddings, n_classes, parameters):
     e = embeddings(n_classes=n_classes, n=300)
@@ -89,20 +59,6 @@ def test_predict_is_the_largest_score(embeddings, n_classes, parameters):
     assert_array_equal(m.predict(e.X), m.classes_[scores.argmax(axis=1)])
     assert_allclose(margin, scores[:, 1] - scores[:, 0] if n_classes == 2 else scores)
     assert np.mean(m.predict(e.X) == e.y) > 0.8
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_probabilities_sum_to_one_and_keep_the_order_of_classes(embeddings, n_classes):
-    e = embeddings(n_classes=n_classes)
-    m = fitted(e)
-    p, scores = m.predict_proba(e.X), m.decision_function(e.X)
-    assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
-    assert np.all((p >= 0) & (p <= 1))
-    assert_array_equal(m.classes_[p.argmax(axis=1)], m.predict(e.X))
-    if n_classes > 2:
-        assert_array_equal(np.argsort(p, axis=1), np.argsort(scores, axis=1))
-    else:
-        assert np.all(np.diff(p[np.argsort(scores), 1]) >= 0)
 
 
 def test_the_temperature_is_the_most_likely_one(embeddings):
@@ -118,17 +74,6 @@ def test_the_temperature_is_the_most_likely_one(embeddings):
     assert loss(best) < min(loss(best * 0.95), loss(best * 1.05))
 
 
-def test_the_objective_is_the_sum_of_the_eigenvalues(embeddings):
-    m = fitted(embeddings(n_classes=4))
-    assert m.eigenvalues_.shape == (3,)
-    assert np.all(m.eigenvalues_ > 0)
-    assert np.all(np.diff(m.eigenvalues_) <= 0)
-    assert m.objective_ == pytest.approx(m.eigenvalues_.sum())
-    assert m.diagnostics_["residual"] < 1e-8
-    assert m.diagnostics_["converged"]
-    assert m.n_iter_ == len(m.diagnostics_["objective"])
-
-
 def test_components_are_orthonormal_in_the_regularised_covariance(embeddings):
     e = embeddings(n_classes=4)
     m = fitted(e, gamma=1e-3, class_weight=None)
@@ -137,29 +82,10 @@ def test_components_are_orthonormal_in_the_regularised_covariance(embeddings):
     assert_allclose(Z.T @ Z / len(Z) + 1e-3 * U.T @ U, np.eye(3), atol=1e-8)
 
 
-def test_an_unfitted_model_says_so(embeddings):
-    e = embeddings()
-    for call in (
-        "predict",
-        "transform",
-        "decision_function",
-        "predict_proba",
-        "cosines",
-        "scores",
-        "transform_text",
-        "drift",
-    ):
-        with pytest.raises(NotFittedError):
-            getattr(FairerCLIP(), call)(e.X)
-    for call in (FairerCLIP().path, lambda: FairerCLIP().rank(0, e.X), lambda: FairerCLIP().save("nowhere")):
-        with pytest.raises(NotFittedError):
-            call()
-
-
 # Kinds of input -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kernel", ["rbf", "exact"])
 def test_float16_float32_and_float64_inputs_agree(embeddings, kernel):
     e = embeddings(n=400)
     half = e.X.astype(np.float16)
@@ -175,63 +101,6 @@ def test_float16_float32_and_float64_inputs_agree(embeddings, kernel):
         assert np.mean((scores[dtype] > 0) == (scores[np.float64] > 0)) > 0.995
 
 
-def test_float32_and_float64_working_precision_agree(embeddings):
-    e = embeddings(n=400)
-    a, b = (fitted(e, dtype=d).decision_function(e.X) for d in ("float32", "float64"))
-    assert_allclose(a, b, atol=1e-3)
-    assert not np.array_equal(a, b)  # the parameter does something
-
-
-def memory_map(tmp_path, X):
-    np.save(tmp_path / "x.npy", X)
-    return np.load(tmp_path / "x.npy", mmap_mode="r")
-
-
-def read_only(tmp_path, X):
-    X = X.copy()
-    X.flags.writeable = False
-    return X
-
-
-def fortran(tmp_path, X):
-    return np.asfortranarray(X)
-
-
-def strided(tmp_path, X):
-    return np.repeat(np.repeat(X, 2, axis=0), 2, axis=1)[::2, ::2]
-
-
-@pytest.mark.parametrize("make", [memory_map, read_only, fortran, strided])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_how_an_array_lies_in_memory_changes_nothing(embeddings, tmp_path, make, dtype):
-    e = embeddings()
-    plain = e.X.astype(dtype)
-    other = make(tmp_path, plain)
-    before = plain.copy()
-    # subsample="balanced" so that rows are picked from the array, too. Zero-shot scores are float32
-    # whatever the rows are, and their last bits depend on the order of the sums.
-    for subsample, zero_shot in ((None, 0.0), ("balanced", 0.0), (None, 0.5)):
-        parameters = {"class_weight": None, "subsample": subsample, "zero_shot": zero_shot}
-        a, b = small(**parameters), small(**parameters)
-        a.fit(plain, e.y, sensitive_features=e.s, text=e.text)
-        b.fit(other, e.y, sensitive_features=e.s, text=e.text)
-        exact = {"rtol": 1e-4 if dtype == np.float32 else 1e-9}
-        tolerance = {"atol": 1e-5} if zero_shot else exact
-        assert_allclose(b.transform(other), a.transform(plain), **tolerance)
-        assert_array_equal(a.predict(plain), b.predict(other))
-    assert_array_equal(plain, before)
-
-
-def test_integers_and_lists_are_embeddings_too(embeddings):
-    e = embeddings()
-    X = np.round(e.X * 50).astype(int)
-    a = small().fit(X, e.y, sensitive_features=e.s)
-    b = small().fit(X.tolist(), e.y.tolist(), sensitive_features=e.s.tolist())
-    c = small().fit(X.astype(float), e.y, sensitive_features=e.s)
-    assert_array_equal(a.decision_function(X), b.decision_function(X.tolist()))
-    assert_array_equal(a.decision_function(X), c.decision_function(X.astype(float)))
-
-
 def test_transform_does_not_depend_on_how_rows_are_batched(embeddings, monkeypatch):
     e = embeddings()
     m = fitted(e)
@@ -244,8 +113,7 @@ def test_transform_does_not_depend_on_how_rows_are_batched(embeddings, monkeypat
 # Determinism ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("subsample", [None, "balanced"])
-@pytest.mark.parametrize("alignment", ["linear", "rbf"])
+@pytest.mark.parametrize(("subsample", "alignment"), [(None, "linear"), ("balanced", "rbf")])
 def test_one_seed_gives_one_model_bit_for_bit(embeddings, subsample, alignment):
     e = embeddings(n_classes=3, n_sensitive=3)
     runs = []
@@ -257,15 +125,7 @@ def test_one_seed_gives_one_model_bit_for_bit(embeddings, subsample, alignment):
     assert not np.array_equal(runs[0], runs[2])
 
 
-def test_a_generator_as_random_state_moves_on(embeddings):
-    e = embeddings()
-    state = np.random.RandomState(5)
-    a, b = (fitted(e, random_state=state).components_ for _ in range(2))
-    assert not np.array_equal(a, b)
-    assert_array_equal(a, fitted(e, random_state=np.random.RandomState(5)).components_)
-
-
-@pytest.mark.parametrize("kernel", ["rbf", "orthogonal", "exact", "linear"])
+@pytest.mark.parametrize("kernel", ["rbf", "exact"])
 def test_the_order_of_rows_does_not_matter(embeddings, kernel):
     e = embeddings(n_classes=3)
     order = np.random.default_rng(0).permutation(len(e.X))
@@ -277,75 +137,36 @@ def test_the_order_of_rows_does_not_matter(embeddings, kernel):
 # Mitigation mitigates -------------------------------------------------------------------------------
 
 
-def scores_before_and_after(X, y, s, text, X_test, y_test, s_test, **parameters):
-    out = []
-    for tau in (0.0, 0.7):
-        m = FairerCLIP(**{"n_features": 100, "random_state": 0, **parameters, "tau": tau})
-        m.fit(X, y, sensitive_features=s, text=text)
-        out.append(worst_group(y_test, s_test, m.predict(X_test)))
-    return out
-
-
-def p_value_of_a_rise(gains):
-    moved = gains[gains != 0]  # SciPy before 1.13 warns of zeros, which it then leaves out itself
-    return wilcoxon(moved, alternative="greater").pvalue
-
-
-def test_the_worst_group_rises_from_tau_0_to_tau_07(embeddings):
-    pairs = []
-    for seed in range(20):
-        e = embeddings(seed=seed, n=900, correlation=0.9)
-        a, b = slice(0, 450), slice(450, None)
-        # Labels alone: prompts next to the true class directions leave little to mitigate here.
-        test = e.X[b], e.y[b], e.s[b]
-        pairs.append(scores_before_and_after(e.X[a], e.y[a], e.s[a], e.text, *test, **PAPER))
-    before, after = np.transpose(pairs)
-    assert p_value_of_a_rise(after - before) < 0.05
-    assert after.mean() > before.mean() + 0.03
-
-
-@pytest.mark.parametrize("parameters", [{}, PAPER], ids=["default", "paper"])
-def test_the_worst_group_rises_on_simulated_waterbirds(parameters):
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("parameters", "labels"),
+    [({}, True), (PAPER, True), ({"max_iter": 1}, False)],
+    ids=["default", "paper", "no labels"],
+)
+def test_the_worst_group_rises_on_simulated_waterbirds(parameters, labels):
     pairs = []
     for seed in range(10):
         task = simulate("waterbirds", seed=seed, scale=0.1, width=32)
-        train, test = task.train, task.test
-        pairs.append(
-            scores_before_and_after(
-                train.X,
-                train.y,
-                train.sensitive(),
-                task.text_target,
-                test.X,
-                test.y,
-                test.sensitive(),
-                **parameters,
-            )
-        )
-    before, after = np.transpose(pairs)
-    assert p_value_of_a_rise(after - before) < 0.05
-    assert after.mean() > before.mean() + 0.05
-
-
-def test_the_worst_group_rises_without_any_label():
-    gains = []
-    for seed in range(10):
-        task = simulate("waterbirds", seed=seed, scale=0.1, width=32)
-        attribute = task.sensitive_attribute()
+        s_text, test = task.sensitive_attribute().text, task.test
+        y, given = task.train.y, {"sensitive_features": task.train.sensitive()}
+        if not labels:
+            y, given = None, {"sensitive_text": s_text}
         worst = []
         for tau in (0.0, 0.7):
-            m = FairerCLIP(tau=tau, n_features=100, random_state=0, max_iter=1)
-            m.fit(task.train.X, text=task.text_target, sensitive_text=attribute.text)
-            worst.append(worst_group(task.test.y, task.test.sensitive(), m.predict(task.test.X)))
-        gains.append(worst[1] - worst[0])
-    assert p_value_of_a_rise(np.array(gains)) < 0.05
+            m = FairerCLIP(**{"n_features": 100, "random_state": 0, **parameters, "tau": tau})
+            m.fit(task.train.X, y, text=task.text_target, **given)
+            worst.append(worst_group(test.y, test.sensitive(), m.predict(test.X)))
+        pairs.append(worst)
+    before, after = np.transpose(pairs)
+    gains = after - before
+    assert wilcoxon(gains[gains != 0], alternative="greater").pvalue < 0.05
+    assert after.mean() > before.mean() + (0.05 if labels else 0.0)
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("scaling", ["spectral", "paper"])
 @pytest.mark.parametrize("parameters", [{}, PAPER], ids=["default", "paper"])
-def test_dependence_on_s_falls_as_tau_rises(embeddings, seed, scaling, parameters):
-    e = embeddings(seed=seed, n=600)
+def test_dependence_on_s_falls_as_tau_rises(embeddings, scaling, parameters):
+    e = embeddings(n=600)
     values = []
     for tau in (0.0, 0.3, 0.6, 0.8, 0.9, 0.95):
         Z = fitted(e, **{**parameters, "tau": tau, "scaling": scaling}).transform(e.X)
@@ -378,14 +199,6 @@ def test_a_probe_learns_s_before_and_not_after(embeddings):
 
 
 # What is given of y and text ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_classes", [3, 5])
-def test_many_classes_and_many_sensitive_values(embeddings, n_classes):
-    e = embeddings(n_classes=n_classes, n_sensitive=3, n=500, p=16)
-    m = fitted(e, tau=0.5)
-    assert m.components_.shape == (60, n_classes - 1)
-    assert np.mean(m.predict(e.X) == e.y) > 0.85
 
 
 def test_several_prompts_per_class_as_a_list_of_arrays(embeddings):
@@ -452,13 +265,12 @@ def test_without_refinement_the_guesses_stay(embeddings, subsample):
         assert_array_equal(m.decision_function(e.X), fixed.decision_function(e.X))
 
 
-@pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
 @pytest.mark.parametrize("mark", ["none", "nan", "constructor", "keyword"])
-def test_partial_labels_keep_what_is_known(embeddings, share, mark):
+def test_partial_labels_keep_what_is_known(embeddings, mark):
     e = embeddings(n=400, correlation=0.3)
     rng = np.random.default_rng(1)
     known = np.zeros(400, dtype=bool)
-    known[rng.choice(400, max(2, int(share * 400)), replace=False)] = True
+    known[rng.choice(400, 20, replace=False)] = True
     known[np.flatnonzero(e.y == 0)[0]] = known[np.flatnonzero(e.y == 1)[0]] = True
     wrong = (e.X @ e.text.T).argmax(axis=1) ^ 1  # known labels that contradict the prompts must stay
     constructor, keyword = {}, {}
@@ -479,11 +291,10 @@ def test_partial_labels_keep_what_is_known(embeddings, share, mark):
     assert m.diagnostics_["pseudo_labels"]["rows"] == np.sum(~known)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.05, 0.2])
-def test_true_partial_labels_without_prompts_are_enough(embeddings, share):
+def test_true_partial_labels_without_prompts_are_enough(embeddings):
     e = embeddings(seed=1, n=1000, correlation=0.3)
     y = np.full(1000, None, dtype=object)
-    known = np.random.default_rng(0).choice(1000, int(share * 1000), replace=False)
+    known = np.random.default_rng(0).choice(1000, 10, replace=False)
     y[known] = e.y[known]
     m = small(max_iter=1).fit(e.X, y, sensitive_features=e.s)
     assert np.mean(m.predict(e.X) == e.y) > 0.9
@@ -532,17 +343,6 @@ def test_group_weights_equal_explicit_weights_of_the_cells(embeddings):
     assert_allclose(a.decision_function(e.X), b.decision_function(e.X), atol=1e-8)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_the_features_do_not_depend_on_weights_of_classes_or_groups(embeddings, kernel):
-    e = unbalanced(embeddings)
-    models = [fitted(e, kernel=kernel, class_weight=weight) for weight in (None, "balanced", "group")]
-    first, *others = (m.features_.to_arrays() for m in models)
-    for other in others:
-        assert other.keys() == first.keys()
-        for name, array in first.items():
-            assert_array_equal(other[name], array)
-
-
 def test_subsample_takes_as_many_rows_of_each_class(embeddings):
     e = unbalanced(embeddings)
     smaller = np.bincount(e.y).min()
@@ -584,47 +384,18 @@ def test_class_weights_are_sample_weights_and_move_the_boundary_as_if_a_class_we
     assert np.mean(weighted.predict(e.X)) > np.mean(by_hand.predict(e.X))
 
 
-def test_equal_class_weights_change_nothing(embeddings):
+def test_decision_zero_moves_the_threshold_of_unbalanced_classes(embeddings):
     e = unbalanced(embeddings)
-    equal, none = fitted(e, class_weight={0: 2.0, 1: 2.0}), fitted(e, class_weight=None)
-    assert_allclose(equal.scores(e.X), none.scores(e.X), atol=1e-10)
+    balanced, mean = (fitted(e, **PAPER, decision_zero=z) for z in ("balanced", "mean"))
+    # Angles are measured from the origin of the learned space, which is the midpoint of the class means or the mean.
+    midpoint = [np.mean([m.transform(e.X)[e.y == k].mean() for k in (0, 1)]) for m in (balanced, mean)]
+    assert midpoint[0] == pytest.approx(0, abs=1e-8)
+    assert mean.transform(e.X).mean() == pytest.approx(0, abs=1e-8)
+    assert abs(midpoint[1]) > 0.1
+    assert np.mean(mean.predict(e.X) == 1) > np.mean(balanced.predict(e.X) == 1)
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({7: 2}, "not classes: \\[7\\]"),
-        ({0: -1}, r"class_weight\[0\] must be a number in \[0, 1e\+30\]; got -1"),
-        ({0: "much"}, "got 'much'"),
-        ({0: np.inf}, "got inf"),
-        ({0: 0, 1: 0}, "leaves no row a weight"),
-        ("even", "'balanced', 'group'"),
-        (1.0, "'balanced', 'group'"),
-    ],
-)
-def test_a_class_weight_that_cannot_be_is_named(embeddings, value, message):
-    with pytest.raises(ParameterError, match=message):
-        fitted(embeddings(), class_weight=value)
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({7: 0.5}, "not classes: \\[7\\]"),
-        ({0: 0}, "in \\(0, 1\\]; got 0"),
-        ({0: 2}, "got 2"),
-        ("balanced:x", "got 'x'"),
-        ("balanced:", "got ''"),
-        ("even", "'balanced', 'balanced:SHARE'"),
-        (0.5, "'balanced', 'balanced:SHARE'"),
-    ],
-)
-def test_a_subsample_that_cannot_be_is_named(embeddings, value, message):
-    with pytest.raises(ParameterError, match=message):
-        fitted(embeddings(), subsample=value)
-
-
-@pytest.mark.parametrize("kernel", ["rbf", "orthogonal", "exact", "linear"])
+@pytest.mark.parametrize("kernel", ["rbf", "exact"])
 @pytest.mark.parametrize("kind", ["categorical", "continuous"])
 def test_an_integer_weight_is_repetition_and_zero_is_removal(embeddings, kernel, kind):
     e = embeddings(n_classes=3, n=120)
@@ -674,72 +445,7 @@ def test_the_scale_of_weights_does_not_matter(embeddings):
 # Parameters that change the computation -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_components", [1, 2, 3])
-def test_n_components_is_the_width_of_the_space(embeddings, n_components):
-    e = embeddings(n_classes=4)
-    if n_components == 1:  # four classes on one line share two directions
-        with pytest.warns(TextCollapseWarning, match="Raise n_components"):
-            m = fitted(e, n_components=1, max_iter=50)
-    else:
-        m = fitted(e, n_components=n_components, max_iter=50)
-    # Fewer than three dimensions cannot hold the boundaries between four classes: one more column holds them.
-    width = 3 if n_components == 3 else n_components + 1
-    assert m.transform(e.X).shape == (len(e.X), width)
-    assert m.transform_text(e.text).shape == (4, width)
-    assert m.eigenvalues_.shape == (n_components,)
-    if n_components == 3:
-        assert_array_equal(m.components_, fitted(e).components_)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_every_kernel_learns(embeddings, kernel):
-    e = embeddings(n=400)
-    m = fitted(e, kernel=kernel, tau=0.5)
-    assert m.features_.kernel == kernel
-    assert np.mean(m.predict(e.X) == e.y) > 0.9
-
-
-def test_fourier_features_approach_the_exact_kernel(embeddings):
-    e = embeddings(n=200)
-    exact = fitted(e, kernel="exact", gamma=1e-2).transform(e.X)[:, 0]
-    far, near = (
-        np.corrcoef(exact, fitted(e, n_features=d, gamma=1e-2).transform(e.X)[:, 0])[0, 1] for d in (20, 2000)
-    )
-    assert near > 0.99
-    assert near > far
-
-
-@pytest.mark.parametrize("kernel", ["rbf", "linear"])
-def test_conjugate_gradients_equal_cholesky(embeddings, kernel):
-    e = embeddings(n_classes=3, n=600)
-    a, b = (fitted(e, kernel=kernel, solver=s, gamma=1e-3) for s in ("cholesky", "cg"))
-    assert b.diagnostics_["solver"] == "cg"
-    assert_allclose(a.decision_function(e.X), b.decision_function(e.X), atol=1e-4)
-    assert_array_equal(a.predict(e.X), b.predict(e.X))
-
-
-def test_decision_zero_moves_the_threshold_of_unbalanced_classes(embeddings):
-    e = unbalanced(embeddings)
-    balanced, mean = (fitted(e, **PAPER, decision_zero=z) for z in ("balanced", "mean"))
-    # Angles are measured from the origin of the learned space, which is the midpoint of the class means or the mean.
-    midpoint = [np.mean([m.transform(e.X)[e.y == k].mean() for k in (0, 1)]) for m in (balanced, mean)]
-    assert midpoint[0] == pytest.approx(0, abs=1e-8)
-    assert mean.transform(e.X).mean() == pytest.approx(0, abs=1e-8)
-    assert abs(midpoint[1]) > 0.1
-    assert np.mean(mean.predict(e.X) == 1) > np.mean(balanced.predict(e.X) == 1)
-
-
 # Text and retrieval ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_the_fitted_prompts_lie_where_the_class_directions_say(embeddings, n_classes):
-    e = embeddings(n_classes=n_classes)
-    m = fitted(e, **PAPER)
-    Z = m.transform_text(e.text)
-    assert Z.shape == (n_classes, n_classes - 1)
-    assert_allclose(Z.mean(axis=0), 0, atol=1e-8)  # the balanced zero
-    assert_allclose(Z / np.linalg.norm(Z, axis=1, keepdims=True), m.directions_, atol=1e-8)
 
 
 def test_images_and_prompts_share_one_space(embeddings):
@@ -750,15 +456,6 @@ def test_images_and_prompts_share_one_space(embeddings):
     text = m.transform_text(e.text)
     means, text = means - means.mean(axis=0), text - text.mean(axis=0)
     assert_array_equal((means @ text.T).argmax(axis=1), np.arange(4))
-
-
-def test_transform_text_names_what_is_wrong(embeddings):
-    e = embeddings()
-    m = fitted(e)
-    with pytest.raises(ShapeError, match=r"\(m, 12\), with one row at least; got \(12,\)"):
-        m.transform_text(e.text[0])
-    with pytest.raises(ShapeError, match=r"\(2, 11\)"):
-        m.transform_text(e.text[:, 1:])
 
 
 def test_rank_is_by_score_best_first(embeddings):
@@ -775,34 +472,6 @@ def test_rank_is_by_score_best_first(embeddings):
     assert np.mean(e.y[top.indices] == 1) > 0.9
 
 
-def test_rank_takes_labels_of_any_kind(embeddings):
-    e = embeddings()
-    labels = [("bird", int(v)) for v in e.y]
-    text = {("bird", k): e.text[k] for k in (0, 1)}
-    m = small().fit(e.X, labels, sensitive_features=e.s, text=text)
-    assert np.mean(e.y[m.rank(("bird", 1), e.X, 20).indices] == 1) == 1
-
-
-@pytest.mark.parametrize("query", ["zebra", 7, ("a", 1), None])
-def test_a_free_query_is_an_error_that_says_why(embeddings, query):
-    e = embeddings()
-    with pytest.raises(FreeQueryError, match="fitted on: \\[0, 1\\].*holds the target alone"):
-        fitted(e).rank(query, e.X)
-
-
-def test_a_query_embedding_is_a_free_query_too(embeddings):
-    e = embeddings()
-    with pytest.raises(FreeQueryError, match="an array of shape \\(12,\\)"):
-        fitted(e).rank(e.text[0], e.X)
-
-
-@pytest.mark.parametrize("k", [0, 241, -1, 2.5])
-def test_rank_refuses_a_k_that_cannot_be(embeddings, k):
-    e = embeddings()
-    with pytest.raises(ShapeError, match=r"k must be an integer in \[1, 240\]"):
-        fitted(e).rank(0, e.X, k)
-
-
 def test_a_refit_that_fails_leaves_the_model_as_it_was(embeddings):
     e = embeddings()
     m = FairerCLIP(n_features=60, random_state=0).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
@@ -813,11 +482,3 @@ def test_a_refit_that_fails_leaves_the_model_as_it_was(embeddings):
     assert_array_equal(m.decision_function(e.X), before)
     assert m.classes_.tolist() == [0, 1]
     assert m.missing_label_ is None
-
-
-def test_a_fitted_attribute_is_missing_before_a_fit_under_its_own_name_and_cannot_be_set():
-    model = FairerCLIP()
-    with pytest.raises(AttributeError, match="'FairerCLIP' object has no attribute 'classes_'"):
-        _ = model.classes_
-    with pytest.raises(AttributeError, match="components_ is a result of fit and cannot be set"):
-        model.components_ = np.eye(2)

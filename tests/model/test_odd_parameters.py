@@ -25,28 +25,17 @@ QUICK = {"n_features": 15, "max_iter": 2, "epochs": 1, "n_refits": 1, "C": 1.0, 
 CASES = [
     (method, name) for method in METHODS if hasattr(method, "get_params") for name in method().get_params()
 ]
-
-
 PARTS = 5
-"""Each parameter is given every fifth odd value in make test, starting at another one than the parameter before."""
-IDS = [f"{method.__name__}-{name}" for method, name in CASES]
+"""Each parameter is given every fifth odd value, starting at another one than the parameter before."""
 
 
-@pytest.mark.parametrize(("number", "method", "name"), [(k, *case) for k, case in enumerate(CASES)], ids=IDS)
-def test_some_odd_values_give_finite_scores_or_an_error_of_the_package(number, method, name, embeddings):
-    check_values(method, name, ODD[number % PARTS :: PARTS], embeddings)
-
-
-@pytest.mark.parametrize(("method", "name"), CASES, ids=IDS)
-def test_an_odd_value_gives_finite_scores_or_an_error_of_the_package(method, name, embeddings):
-    check_values(method, name, ODD, embeddings)
-
-
-def check_values(method, name, values, embeddings):
-    e = embeddings(n=40, p=6)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{m.__name__}-{name}" for m, name in CASES])
+def test_odd_values_give_finite_scores_or_an_error_of_the_package(number, embeddings):
+    e, (method, name) = embeddings(n=40, p=6), CASES[number]
     more = {"validation": (e.X, e.y, e.s)} if method is baselines.DFR else {}
     quick = {key: value for key, value in QUICK.items() if key in method().get_params()}
-    for value in values:
+    for value in ODD[number % PARTS :: PARTS]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FairerClipWarning)
             try:
@@ -59,24 +48,17 @@ def check_values(method, name, values, embeddings):
             assert np.isfinite(model.decision_function(e.X)).all(), value
 
 
-@pytest.mark.parametrize("n_features", [MAX_FEATURES + 1, 10**20, 1e20])
-def test_more_features_than_there_is_room_for_are_refused_before_they_are_drawn(embeddings, n_features):
+def test_more_features_than_there_is_room_for_are_refused_before_they_are_drawn(embeddings, tracemalloc_peak):
     e = embeddings(n=40, p=6)
-    with pytest.raises(ParameterError, match="n_features must be a whole number from 1 to 32,768"):
-        FairerCLIP(n_features=n_features).fit(e.X, e.y, sensitive_features=e.s)
+    wide = np.ones((2, MAX_FEATURES + 1), dtype=np.float32)
 
-
-def test_wide_rows_and_many_features_are_refused_together(tracemalloc_peak):
     def draw():
-        with pytest.raises(ParameterError, match="would take 9,830,400,000 bytes.*lower n_features"):
+        with pytest.raises(ParameterError, match="n_features"):
             make_features("rbf", np.ones((1, 40_960)), n_features=30_000, bandwidth=1.0)
 
     assert tracemalloc_peak(draw)[1] < 10e6
-
-
-def test_linear_features_are_no_more_than_there_is_room_for():
-    X = np.ones((2, MAX_FEATURES + 1), dtype=np.float32)
-    X[0] = 2.0
-    X[1, 0] = 0.0
-    with pytest.raises(ParameterError, match="n_features must be a whole number from 1 to 32,768; got 32769"):
-        FairerCLIP(kernel="linear").fit(X, [0, 1], sensitive_features=[0, 1])
+    for n_features in (MAX_FEATURES + 1, 10**20):
+        with pytest.raises(ParameterError, match="n_features"):
+            FairerCLIP(n_features=n_features).fit(e.X, e.y, sensitive_features=e.s)
+    with pytest.raises(ParameterError, match="n_features"):
+        FairerCLIP(kernel="linear").fit(wide, [0, 1], sensitive_features=[0, 1])

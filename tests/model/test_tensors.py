@@ -9,13 +9,11 @@ from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.data import EmbeddingStore, on_device
 from fairerclip.errors import (
     NonFiniteError,
-    ParameterError,
     ShapeError,
     ToleranceError,
     ZeroRowError,
     ZeroRowWarning,
 )
-from fairerclip.solver import rows
 from sample_rows import Embeddings
 
 torch = pytest.importorskip("torch", reason="rows on an accelerator are tensors of torch")
@@ -57,10 +55,10 @@ def assert_same_fit(dtype, tolerance, **arguments):
     return a, b
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "orthogonal", "nystroem", "exact", "linear"])
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-9)])
-def test_a_tensor_gives_the_model_of_its_array(kernel, dtype, tolerance):
-    assert_same_fit(dtype, tolerance, kernel=kernel)
+@pytest.mark.parametrize("kernel", ["rbf", "nystroem", "exact", "linear"])
+def test_a_tensor_gives_the_model_of_its_array(kernel):
+    for dtype, tolerance in (("float32", 1e-5), ("float64", 1e-9)):
+        assert_same_fit(dtype, tolerance, kernel=kernel)
 
 
 @pytest.mark.parametrize(
@@ -68,10 +66,8 @@ def test_a_tensor_gives_the_model_of_its_array(kernel, dtype, tolerance):
     [
         {"solver": "cg", "zero_shot": SHARE},
         {"y": None, "s": None, "refine": True, "zero_shot": SHARE},
-        {"normalize": False},
         {"text": None, "sensitive_text": None, "y": np.where(np.arange(400) % 3 == 0, None, DATA.y)},
         {"class_weight": {0: 2.0, 1: 1.0}, "subsample": "balanced:0.5"},
-        {"y": None, "s": None, "refine": True, "subsample": "balanced:0.5"},
         {"tau": "auto", "zero_shot": "auto", "gamma": "auto", "criterion": "auto", "class_offsets": "auto"},
     ],
     ids="-".join,
@@ -79,12 +75,6 @@ def test_a_tensor_gives_the_model_of_its_array(kernel, dtype, tolerance):
 def test_a_tensor_gives_the_model_of_its_array_with_other_parameters(arguments):
     a, b = assert_same_fit("float32", 1e-5, **arguments)
     assert (a.tau_, a.gamma_, a.criterion_) == (b.tau_, b.gamma_, b.criterion_)
-
-
-def test_features_that_are_not_kept_change_nothing(monkeypatch):
-    kept = fitted(torch.tensor(DATA.X), solver="cg").scores(DATA.X)
-    monkeypatch.setattr(rows, "KEPT_SHARE", 0.0)
-    assert np.array_equal(fitted(torch.tensor(DATA.X), solver="cg").scores(DATA.X), kept)
 
 
 def test_every_answer_on_a_tensor_is_that_on_its_array():
@@ -117,72 +107,24 @@ def test_a_search_takes_a_tensor():
     assert found[0].best_params_ == found[1].best_params_
 
 
-def test_labels_prompts_and_weights_may_be_tensors():
-    X, weight = DATA.X.astype(np.float32), np.linspace(1, 2, 400)
-    model = FairerCLIP(**FIXED)
-    a = model.fit(X, DATA.y, sensitive_features=DATA.s, text=DATA.text, sample_weight=weight).scores(X)
-    parts = [torch.tensor(part) for part in (X, DATA.y, DATA.s, DATA.text, weight)]
-    b = model.fit(parts[0], parts[1], sensitive_features=parts[2], text=parts[3], sample_weight=parts[4])
-    np.testing.assert_allclose(b.scores(parts[0]), a, atol=1e-5 * np.abs(a).max())
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int64"])
-def test_other_types_are_processed_as_arrays_of_them(dtype):
-    X = torch.tensor(DATA.X * (100 if dtype == "int64" else 1)).to(getattr(torch, dtype))
-    array = X.double().numpy() if dtype == "int64" else X.float().numpy()
-    np.testing.assert_allclose(fitted(X).scores(X), fitted(array).scores(array), atol=1e-4)
-
-
-def test_a_tensor_with_a_gradient_is_read_without_it():
-    X = torch.tensor(DATA.X, requires_grad=True)
-    assert not fitted(X).transform(X).requires_grad
-
-
-def test_a_tensor_is_not_changed():
-    X = torch.tensor(DATA.X)
-    fitted(X, refine=True, y=None, s=None).transform(X)
-    assert torch.equal(X, torch.tensor(DATA.X))
-
-
 def test_rows_that_are_not_finite_or_zero_are_named():
     X = torch.tensor(DATA.X)
     model = fitted(X)
     X[3] = 0
-    with pytest.raises(ZeroRowError, match="row 3 of 400"):
+    with pytest.raises(ZeroRowError):
         fitted(X)
-    with pytest.warns(ZeroRowWarning, match="row 3"):
+    with pytest.warns(ZeroRowWarning):
         assert model.transform(X).isfinite().all()
     X[5, 0] = float("nan")
-    with pytest.raises(NonFiniteError, match="row 5 of 400"):
+    with pytest.raises(NonFiniteError):
         fitted(X)
 
 
-def test_very_long_and_very_short_rows_keep_their_direction():
-    X = DATA.X.astype(np.float32)
-    factors = np.ones((400, 1), dtype=np.float32)
-    factors[:6, 0] = 1e25, 1e-30, 1e19, 1e-19, 1e37, 3.0
-    model = fitted(X)
-    np.testing.assert_allclose(model.scores(torch.tensor(X * factors)), model.scores(X), atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("X", "message"),
-    [
-        (torch.zeros(4), "shape"),
-        (torch.zeros(0, 4), "shape"),
-        (torch.ones(4, 3, dtype=torch.complex64), "complex64"),
-        (torch.ones(4, 3).to_sparse(), "to_dense"),
-        (torch.ones(4, 3, device="meta"), "meta"),
-    ],
-)
-def test_a_tensor_that_is_no_matrix_of_numbers_is_refused(X, message):
-    with pytest.raises(ShapeError, match=message):
-        FairerCLIP().fit(X, [0, 1, 0, 1])
-
-
-def test_a_tensor_of_another_width_is_refused():
-    with pytest.raises(ShapeError, match="12 features"):
-        fitted(DATA.X).predict(torch.zeros(2, 5))
+def test_a_tensor_that_is_no_matrix_of_numbers_is_refused():
+    ones = torch.ones(4, 3)
+    for X in (ones[:, 0], ones[:0], ones.to(torch.complex64), ones.to_sparse(), ones.to("meta")):
+        with pytest.raises(ShapeError):
+            FairerCLIP().fit(X, [0, 1, 0, 1])
 
 
 def test_neither_rows_nor_features_are_copied_to_the_host():
@@ -198,8 +140,7 @@ def test_neither_rows_nor_features_are_copied_to_the_host():
     assert copies.bytes < X.nbytes
 
 
-@pytest.mark.parametrize("solver", ["cholesky", "cg"])
-@pytest.mark.parametrize("kernel", ["rbf", "nystroem", "linear"])
+@pytest.mark.parametrize(("kernel", "solver"), [("rbf", "cg"), ("nystroem", "cholesky")])
 def test_sums_of_a_device_without_float64_agree(kernel, solver):
     X = DATA.X.astype(np.float32)
     a = fitted(X, kernel=kernel, solver=solver)
@@ -208,28 +149,9 @@ def test_sums_of_a_device_without_float64_agree(kernel, solver):
         assert_same_answers(a, b, X, 1e-4)
 
 
-def test_guesses_and_choices_on_a_device_without_float64_agree():
-    X, y = DATA.X.astype(np.float32), np.where(np.arange(400) % 4 == 0, None, DATA.y)
-    free = {"tau": "auto", "gamma": "auto", "text": None, "sensitive_text": None}
-    a = fitted(X, y, **free)
-    with device_without_float64():
-        b = fitted(torch.tensor(X), y, **free)
-        assert_same_answers(a, b, X, 1e-4)
-        whole = torch.tensor((100 * DATA.X).astype(np.int64))
-        assert b.transform(whole).dtype == torch.float32
-
-
 def test_a_ridge_that_needs_float64_is_refused_by_its_residual_where_there_is_none():
-    with device_without_float64(), pytest.raises(ToleranceError, match="raise gamma"):
+    with device_without_float64(), pytest.raises(ToleranceError):
         fitted(torch.tensor(DATA.X.astype(np.float32)), solver="cg", gamma=1e-9, n_features=300)
-
-
-def test_float64_on_a_device_without_it_is_refused_by_name():
-    with (
-        device_without_float64(),
-        pytest.raises(ParameterError, match="float64 is not available on device cpu"),
-    ):
-        fitted(torch.tensor(DATA.X.astype(np.float32)), dtype="float64")
 
 
 def test_blocks_of_a_store_are_moved_to_a_device():
@@ -242,11 +164,6 @@ def test_blocks_of_a_store_are_moved_to_a_device():
         moved = on_device(DATA.X, "cpu")
         assert moved[:2].dtype == torch.float32
         np.testing.assert_allclose(b.scores(moved), a.scores(X), atol=1e-4)
-
-
-def test_a_device_that_is_not_there_is_refused():
-    with pytest.raises(ParameterError, match="'nowhere'"):
-        on_device(DATA.X, "nowhere")
 
 
 def test_a_model_of_tensors_is_saved_and_pickled_as_numbers(tmp_path):

@@ -49,9 +49,10 @@ class Dense:
         return np.sum(self.w @ (L - self.w @ L) ** 2)
 
 
-@pytest.mark.parametrize("share", [0.25, 0.5, 1.0])
-@pytest.mark.parametrize(("n_classes", "n_sensitive"), [(2, 2), (3, 3), (5, 2)], ids=str)
-@pytest.mark.parametrize("class_weight", [None, "balanced"])
+@pytest.mark.parametrize(
+    ("share", "n_classes", "n_sensitive", "class_weight"),
+    [(0.25, 2, 2, None), (0.5, 3, 3, "balanced"), (1.0, 5, 2, None), (0.5, 2, 3, "balanced")],
+)
 def test_a_fit_equals_the_dense_eigenproblem(embeddings, share, n_classes, n_sensitive, class_weight):
     e = embeddings(n_classes=n_classes, n_sensitive=n_sensitive, n=300, correlation=0.6)
     m = small(zero_shot=share, class_weight=class_weight, tau=0.6, max_iter=200)
@@ -72,29 +73,21 @@ def test_a_fit_equals_the_dense_eigenproblem(embeddings, share, n_classes, n_sen
     assert_allclose(m.scores(e.X), expected, atol=1e-5)
 
 
-def test_room_for_every_class_keeps_what_prompts_have_in_common(embeddings):
+def test_room_for_every_class_keeps_what_prompts_have_in_common(embeddings, monkeypatch):
+    monkeypatch.setattr("fairerclip.data.row_pass.BLOCK_ROWS", 70)
     e = embeddings(n_classes=3, n=300)
     assert_allclose(
         zero_shot_scores(e.X, prototypes(list(e.text[:, None])), centred=True), naive_scores(e), atol=1e-6
     )
-    plain = zero_shot_scores(e.X, prototypes(list(e.text[:, None])), centred=False)
+    plain = zero_shot_scores(5 * e.X, prototypes(list(e.text[:, None])), centred=False)
     assert_allclose(plain, naive_scores(e, centred=False), atol=1e-6)
     assert plain.dtype == np.float32
-
-
-def test_zero_shot_scores_do_not_depend_on_blocks_or_lengths(embeddings, monkeypatch):
-    e = embeddings(n_classes=3)
-    whole = zero_shot_scores(e.X, prototypes(list(e.text[:, None])), centred=True)
-    monkeypatch.setattr("fairerclip.data.row_pass.BLOCK_ROWS", 7)
-    assert_allclose(
-        zero_shot_scores(5 * e.X, prototypes(list(e.text[:, None])), centred=True), whole, atol=1e-6
-    )
 
 
 # Limits ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("n_classes", [2, 5])
 def test_prompts_alone_and_no_penalty_are_the_zero_shot_classifier(embeddings, n_classes):
     e = embeddings(n_classes=n_classes, n=400)
     m = small(zero_shot=1.0, tau=0.0, tau_z=0.0, kernel="linear", gamma=1e-9)
@@ -130,7 +123,7 @@ def test_a_class_without_rows_is_found_by_its_prompt(embeddings):
     e = embeddings(n_classes=3, n=600, correlation=0.3)
     rows = e.y < 2
     m = small(zero_shot=1.0, n_components=2, tau=0.0, tau_z=0.0, kernel="linear", gamma=1e-6)
-    with pytest.warns(VanishedLabelWarning, match=r"classes \[2\] have no rows"):
+    with pytest.warns(VanishedLabelWarning):
         m.fit(e.X[rows], e.y[rows], sensitive_features=e.s[rows], text=e.text, classes=[0, 1, 2])
     assert np.mean(m.predict(e.X[~rows]) == 2) > 0.8
 
@@ -138,30 +131,17 @@ def test_a_class_without_rows_is_found_by_its_prompt(embeddings):
 # What None stands for -------------------------------------------------------------------------------
 
 
-def test_none_is_a_half_where_labels_are_known(embeddings):
-    e = embeddings(n_classes=3)
-    given = {"sensitive_features": e.s, "text": e.text}
-    default, half, other = (small(zero_shot=z).fit(e.X, e.y, **given) for z in (None, 0.5, 0.75))
-    assert_array_equal(default.scores(e.X), half.scores(e.X))
-    assert not np.allclose(default.scores(e.X), other.scores(e.X), atol=1e-3)
-    partly = [int(v) if i % 2 else None for i, v in enumerate(e.y)]
-    default, half = (small(zero_shot=z).fit(e.X, partly, **given) for z in (None, 0.5))
-    assert_array_equal(default.scores(e.X), half.scores(e.X))
-    assert default.zero_shot_ == 0.5
-
-
-@pytest.mark.parametrize("known", [None, 0, 80], ids=["no labels", "all missing", "a third"])
-def test_none_is_one_where_most_labels_are_guesses(embeddings, known):
+@pytest.mark.parametrize(("known", "share"), [(240, 0.5), (130, 0.5), (80, 1.0), (None, 1.0)])
+def test_none_is_a_half_where_labels_are_known_and_one_where_most_are_guesses(embeddings, known, share):
     e = embeddings(n_classes=3)
     given = {"sensitive_features": e.s, "text": e.text}
     y = None if known is None else [int(v) if i < known else None for i, v in enumerate(e.y)]
-    default, one = (small(zero_shot=z).fit(e.X, y, **given) for z in (None, 1.0))
-    assert default.zero_shot is None
-    assert default.zero_shot_ == 1
-    assert_array_equal(default.scores(e.X), one.scores(e.X))
+    default, same = (small(zero_shot=z).fit(e.X, y, **given) for z in (None, share))
+    assert default.zero_shot_ == share
+    assert_array_equal(default.scores(e.X), same.scores(e.X))
 
 
-@pytest.mark.parametrize("share", [None, 0.5, 1.0])
+@pytest.mark.parametrize("share", [None, 1.0])
 def test_without_text_there_is_nothing_to_share(embeddings, share):
     e = embeddings(n_classes=3)
     a, b = (small(zero_shot=z).fit(e.X, e.y, sensitive_features=e.s) for z in (share, 0.0))
