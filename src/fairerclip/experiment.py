@@ -14,14 +14,13 @@ from fairerclip.applying.answer_blocks import predicted_labels
 from fairerclip.applying.apply import AnyModel
 from fairerclip.data import EmbeddingStore, Split, Task
 from fairerclip.data.coded_labels import UNKNOWN as UNKNOWN
-from fairerclip.data.coded_labels import CodedLabels, count_pairs, cross_labels
+from fairerclip.data.coded_labels import CodedLabels, count_pairs, cross_labels, with_gaps
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.data.row_pass import is_remote
 from fairerclip.data.store_rows import rows_in_memory
-from fairerclip.errors import LabelError, ParameterError, PromptError
+from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
 from fairerclip.inputs.prompts import zero_shot
 from fairerclip.metrics import GroupReport, PairedReport, group_report, max_skew, paired_report
-from fairerclip.metrics.retrieval.inside_groups import FEW_ROWS
 from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import TauPath
@@ -168,6 +167,82 @@ class Experiment:
             "missing_label": UNKNOWN,
         }
 
+    def mitigator_arguments(
+        self, labels: str, collection: EmbeddingStore | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return the rows that an `EmbeddingMitigator` is fitted on, and the other arguments of its fit.
+
+        With labels "none" the sensitive values are read from their prompts and from the labelled validation rows, with
+        "all" they are the labels of the training rows. A ``collection`` takes the place of the training rows; it has no
+        labels, and "all" then reads them from the labelled rows of training and validation.
+        """
+        if labels not in ("none", "all"):
+            raise ParameterError(
+                f"labels of an EmbeddingMitigator must be one of none, all; got {labels!r}: it learns from no classes"
+            )
+        if collection is not None:
+            if collection.shape[1] != self.task.width:
+                raise ShapeError(
+                    f"{collection.path} is {collection.shape[1]} wide and {self.task.name} {self.task.width}; embed "
+                    "both with the same CLIP model"
+                )
+            return collection, self._few_labels(("train", "val") if labels == "all" else ("val",))
+        train = self.task.split("train")
+        if labels == "none":
+            return train.X, self._few_labels(("val",))
+        columns = self._known_columns(train)
+        if missing := [name for name in self.sensitive if name not in columns]:
+            raise LabelError(
+                f"{self.task.name} has no labels of {', '.join(missing)} in its train split; use {use_labels('none')}"
+            )
+        return train.X, {"sensitive_features": columns, "sensitive_text": self._prompted() or None}
+
+    def _few_labels(self, splits: Sequence[str]) -> dict[str, Any]:
+        """Return prompts, and the labelled rows of some splits, as arguments of `EmbeddingMitigator.fit`."""
+        task, texts = self.task, self._prompted()
+        found = [task.splits[name] for name in splits if name in task.splits]
+        columns = [self._known_columns(split) for split in found]
+        unread = [
+            name for name in self.sensitive if name not in texts and not any(name in c for c in columns)
+        ]
+        if unread:
+            train = task.splits.get("train")
+            trained = train is not None and set(unread) <= set(self._known_columns(train))
+            hint = f", or use {use_labels('all')}" if trained else ""
+            rows = " or ".join({"train": "training", "val": "validation"}[name] for name in splits)
+            raise PromptError(
+                f"{task.name}: {', '.join(unread)} cannot be read: there are neither prompts (text_sensitive) nor "
+                f"labelled {rows} rows; give one of them{hint}"
+            )
+        given: dict[str, Any] = {"sensitive_text": texts or None}
+        if any(columns):
+            # Every attribute with prompts needs a column; those without labels have unknown values only.
+            gaps = [np.full(len(split), None, dtype=object) for split in found]
+            values = {
+                name: np.concatenate(
+                    [column.get(name, gap) for column, gap in zip(columns, gaps, strict=True)]
+                )
+                for name in self.sensitive
+            }
+            given["labelled"] = (np.concatenate([split.X for split in found]), values)
+        return given
+
+    def _prompted(self) -> dict[str, dict[str, Any]]:
+        """Return the prompts of each attribute that has any, by value; raise without an attribute."""
+        if not self.sensitive:
+            raise LabelError(f"{self.task.name} has no sensitive attribute, so there is nothing to mitigate")
+        texts = {name: self.task.sensitive[name].text for name in self.sensitive}
+        prompted = {name: text for name, text in texts.items() if text is not None}
+        return self._sensitive_text(prompted) or {}
+
+    def _known_columns(self, split: Split) -> dict[str, NDArray[Any]]:
+        """Return sensitive values by attribute, None where unknown; only those that a row of the split has."""
+        return {
+            name: with_gaps(column)
+            for name, column in self.group_columns(split).items()
+            if column is not None and (column != UNKNOWN).any()
+        }
+
     def sentences(self) -> dict[str, Any]:
         """Return the arguments of some methods besides `arguments`: their sentences and pairs of sentences.
 
@@ -208,38 +283,31 @@ class Experiment:
     ) -> FairerCLIP:
         """Return the model that `FairerCLIPSearch` finds, starting from a model that is not changed.
 
-        Candidates are judged on the validation split, which needs sensitive labels, and target labels unless the
-        objective is "max_skew"; with ``cv``, by cross-validation on the training split. ``options`` are parameters of
-        the search, and ``progress``, called after each fit with (done, planned).
+        Candidates are judged on the validation split, which needs target and sensitive labels; with ``cv``, by
+        cross-validation on the training split. ``options`` are parameters of the search, and ``progress``, called after
+        each fit with (done, planned).
         """
-        if cv is not None and (labels == "none" or objective == "max_skew"):
-            raise LabelError(f"cv needs {use_labels('target', 'all')}, and an objective other than max_skew")
+        if cv is not None and labels == "none":
+            raise LabelError(f"cv needs {use_labels('target', 'all')}")
         options |= {} if cv is None else {"cv": cv}
         progress = options.pop("progress", None)
-        validation = None if cv is not None else self._validation(objective)
-        # For rankings, a probe of the validation labels predicts the sensitive values of the training rows.
-        arguments = self.arguments(labels, guess=objective != "max_skew")
+        validation = None if cv is not None else self._validation()
+        arguments = self.arguments(labels)
         search = FairerCLIPSearch(model, objective=objective, **options).fit(
             *(arguments.pop("X"), arguments.pop("y")), validation=validation, progress=progress, **arguments
         )
         return search.best_estimator_
 
-    def _validation(self, objective: str) -> tuple[Any, Any, Any]:
-        """Return X, y and s of the validation split, to choose by an objective; raise where labels are missing."""
+    def _validation(self) -> tuple[Any, Any, Any]:
+        """Return X, y and s of the validation split, to choose a model by; raise where labels are missing."""
         rows = self.task.val
         groups = self.group_columns(rows)
         if any(column is None for column in groups.values()) or not groups:
             raise LabelError(f"{self.task.name} has no sensitive labels in its val split: fit without tuning")
-        if objective == "max_skew":
-            if len(groups) > 1:
-                raise ParameterError(
-                    f"a ranking is tuned for one sensitive attribute; got {', '.join(groups)}"
-                )
-            return rows.X, None, groups
         if not self.is_labelled("val"):
             raise LabelError(
                 f"{self.task.name} has no row with both a target and a sensitive label in its val split to choose by: "
-                "fit without tuning, tune rankings by prompt (objective max_skew), or cross-validate (cv)"
+                "fit without tuning, or cross-validate (cv)"
             )
         return rows.X, self.target(rows), groups
 
@@ -348,30 +416,8 @@ class Experiment:
         return self.evaluation_split() != "val" and self._labelled_rows("val") >= HALVES
 
     def is_gallery(self) -> bool:
-        """Return whether no row of the task has a target label, so that prompts rank rows and do not classify."""
+        """Return whether no row has a target label, so that prompts rank: `EmbeddingMitigator` is the method for it."""
         return all(split.y is None or bool((split.y < 0).all()) for split in self.task.splits.values())
-
-    def default_objective(self) -> str:
-        """Return the default objective of tuning: "max_skew" for a gallery, else "worst_group"."""
-        return "max_skew" if self.is_gallery() else "worst_group"
-
-    def why_untuned(self) -> str | None:
-        """Return the reason why a model cannot be tuned by `default_objective`; None if it can."""
-        if not self.is_gallery():
-            return None if self.can_tune() else "too few validation rows have both labels"
-        if self.text is None:
-            return "there are no prompts to rank by"
-        if len(self.sensitive) != 1:
-            return f"rankings are tuned for one sensitive attribute, not for {len(self.sensitive)}"
-        split = self.task.splits.get("val")
-        groups = None if split is None else self.groups(split)
-        known = np.array([]) if groups is None else groups[groups != UNKNOWN]
-        if len(known) < TUNING_ROWS:
-            return f"{len(known)} validation rows have sensitive labels, fewer than {TUNING_ROWS}"
-        rows = np.unique(known, return_counts=True)[1]
-        if len(rows) < 2 or rows.max() <= FEW_ROWS:
-            return f"the validation rows have {len(rows)} sensitive values, of at most {rows.max()} rows each"
-        return None
 
     def can_tune(self) -> bool:
         """Return whether enough validation rows have both labels to tune a model."""

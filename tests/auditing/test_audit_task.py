@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip import FairerCLIP
+from fairerclip import EmbeddingMitigator, FairerCLIP
 from fairerclip.auditing.auc_results import AucStage
 from fairerclip.auditing.group_results import StageReport
 from fairerclip.auditing.run import AuditOptions, audit_task, digest
@@ -127,7 +127,7 @@ def test_the_command_fits_the_point_that_is_picked(labels, tuned, run, tmp_path,
         monkeypatch.setattr(
             Experiment,
             "tune",
-            lambda self, model, labels, _: self.fit(model.set_params(**parameters), labels).at(
+            lambda self, model, labels: self.fit(model.set_params(**parameters), labels).at(
                 offsets=tuned.get("offsets")
             ),
         )
@@ -242,6 +242,38 @@ def test_auc_leaves_out_groups_and_classes_without_rows():
     some = replace(many.test, y=np.where(many.test.y > 1, -1, many.test.y))
     found = auc_section(Experiment.of(many), some, None, confidence=0.9).before
     assert (found.positive, set(found.classes)) == (None, set(many.class_names[:2]))
+
+
+def test_a_gallery_without_classes_is_audited_by_its_rankings():
+    _, results, model = run_audit(small("gallery"), QUICK, ["sex"], model=EmbeddingMitigator())
+    assert results.groups is results.plane is results.scores is results.picture is None
+    assert results.wording is None
+    assert len(results.retrieval.queries) == 10
+    assert results.retrieval.mean.after is not None
+    assert "over-represented" in results.verdict[0]
+    assert "With EmbeddingMitigator" in results.verdict[0]
+    assert isinstance(model.mitigator_, EmbeddingMitigator)
+    made = results.model
+    assert (made.method, made.labels, made.source) == ("EmbeddingMitigator", "none", "fitted here")
+    assert results.settings.chosen_on is None
+
+
+def test_a_mitigator_that_reads_s_by_validation_rows_is_no_evidence_on_them():
+    options = replace(QUICK, split="val")
+    _, results, _ = run_audit(small("gallery"), options, ["sex"], model=EmbeddingMitigator())
+    assert results.recommendation.action == "measure"
+    assert any("evaluated on the rows it was fitted on" in finding.text for finding in results.findings)
+    known = replace(options, labels="all")
+    _, results, _ = run_audit(small("gallery"), known, ["sex"], model=EmbeddingMitigator())
+    assert results.recommendation.action == "use"
+
+
+def test_several_attributes_are_crossed_and_probed_apart():
+    mitigator = EmbeddingMitigator()
+    _, results, _ = run_audit(small("gallery"), QUICK, ["sex", "race"], ["good", "evil"], model=mitigator)
+    assert len(results.retrieval.groups) == 14
+    assert {probe.attribute for probe in results.probes} == {"sex", "race"}
+    assert "--sensitive sex,race --classes good,evil" in results.model.command
 
 
 def test_a_given_model_is_taken_as_it_is():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP, __version__
-from fairerclip._util.numbers import number
 from fairerclip.data import save_task, simulate
 from fairerclip.experiment import Experiment
 from fairerclip.model import estimator as model_module
@@ -191,43 +190,16 @@ def test_apply_writes_predictions_for_each_kind_of_file(run, task, tmp_path):
 
 @pytest.fixture(scope="module")
 def ranking(tmp_path_factory):
-    """A model fitted to rank, and the gallery it was fitted on, with ids."""
+    """A model of prompts that rank, and the gallery it was fitted on, with ids."""
     folder = tmp_path_factory.mktemp("ranking")
     task = simulate("gallery", scale=0.2, width=48)
     experiment = Experiment.of(task, ["sex"], task.class_names[:4])
-    model = experiment.tune(FairerCLIP(n_features=150, random_state=0), "none", "max_skew")
+    model = experiment.fit(FairerCLIP(n_features=150, random_state=0), "none")
     model.save(folder / "m")
     ids = np.array([f"face {i}.jpg" for i in range(len(task.test))])
     ids[3] = "=cmd()"
     np.savez(folder / "faces.npz", embeddings=task.test.X, ids=ids)
     return folder, model, task.test.X, ids
-
-
-def test_a_ranking_model_ranks_and_predicts_nothing(run, ranking, tmp_path):
-    folder, model, X, ids = ranking
-    assert model.diagnostics_["tuning"]["objective"] == "max_skew"
-    code, out, _ = run("apply", folder / "m", folder / "faces.npz", "-o", tmp_path / "o.csv")
-    assert code == 0
-    assert "predict" not in out
-    rows = list(csv.DictReader((tmp_path / "o.csv").read_text().splitlines()))
-    assert list(rows[0]) == ["row", "id"] + [
-        f"{kind}: {name}" for kind in ("rank", "score") for name in model.classes_
-    ]
-    assert rows[3]["id"] == "'=cmd()"
-    for name in model.classes_:
-        expected = model.rank(name, X)
-        places = np.array([int(r[f"rank: {name}"]) for r in rows])
-        np.testing.assert_array_equal(places.argsort(), expected.indices)
-        np.testing.assert_allclose(
-            [float(r[f"score: {name}"]) for r in rows], model.scores(X)[:, _place(model, name)]
-        )
-        assert f"{name}: the first 10 of {len(X)} rows" in out
-        assert ids[expected.indices[0]] in out
-        assert number(expected.scores[9], 4) in out
-
-
-def _place(model, name):
-    return model.classes_.tolist().index(name)
 
 
 def test_the_top_of_a_ranking_is_as_long_as_asked_and_machines_get_it_too(run, ranking, tmp_path):

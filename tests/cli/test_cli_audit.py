@@ -6,10 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import fairerclip
 from fairerclip import FairerCLIP
 from fairerclip.auditing.model_facts import model_facts
 from fairerclip.auditing.results import read_results
 from fairerclip.data import Sensitive, Split, Task, load_task, save_task, simulate
+from fairerclip.metrics import max_skew
 from light import fewer_fits
 
 QUICK = ("--permutations", 19)
@@ -133,56 +135,43 @@ def test_mitigating_a_gallery_lowers_the_skew_of_its_rankings(run, tmp_path):
     change = found["retrieval"]["mean"]["changes"]["max_skew"]
     assert change["after"] < 0.6 * change["before"]
     assert change["high"] < 0
-    assert found["model"]["tuning"]["objective"] == "max_skew"
-    assert (found["settings"]["chosen_on"], found["warnings"]) == ("val", [])
+    assert (found["model"]["method"], found["model"]["labels"]) == ("EmbeddingMitigator", "none")
+    assert "EmbeddingMitigator" in found["recommendation"]["advice"]
     # The command on the page fits this very model.
     words = found["model"]["command"].replace("-o MODEL", f"-o {tmp_path / 'again'}").split()[1:]
     assert run(*[str(gallery) if word == "g.npz" else word for word in words])[0] == 0
-    shifts = json.loads(found["model"]["parameters"]["sensitive_shifts_"])
-    np.testing.assert_allclose(FairerCLIP.load(tmp_path / "again").sensitive_shifts_, shifts)
+    mitigator = fairerclip.load(tmp_path / "again")
+    expected, after = audited(gallery, mitigator), found["retrieval"]["queries"]
+    assert [query["after"]["max_skew"]["value"] for query in after] == pytest.approx(expected)
 
 
-def test_a_gallery_is_fitted_and_reported_for_its_rankings_unasked(gallery, run, tmp_path):
-    some = ("--sensitive", "sex", "--classes", "good,evil")
-    for asked in ((), ("--tune",)):
-        code, out, _ = run("fit", gallery, *some, *asked, "-o", tmp_path / "m", "--overwrite", "--json")
-        assert code == 0
-        result = json.loads(out)
-        assert (result["tuning"]["objective"], result["warnings"]) == ("max_skew", [])
-    assert run("report", gallery, *some, "--mitigate", "-o", tmp_path / "r.json")[0] == 0
-    assert read_results(tmp_path / "r.json").model.tuning.objective == "max_skew"
-
-
-@pytest.mark.parametrize("lacking", ["val", "labels", "prompts of S"])
-def test_a_gallery_that_cannot_be_tuned_says_so(lacking, gallery, run, tmp_path):
+def audited(gallery, mitigator):
+    """Return MaxSkew of the ranking by each class prompt after a mitigator."""
     faces = load_task(gallery)
-    val = faces.val
-    if lacking == "prompts of S":  # sensitive values are read by what the validation labels teach
-        sex = replace(faces.sensitive["sex"], text=None)
-        less = save_task(replace(faces, sensitive={**faces.sensitive, "sex": sex}), tmp_path / "less.npz")
-    else:
-        others = {} if lacking == "val" else {"val": Split(val.X, None, {"sex": np.full(len(val), -1)})}
-        less = with_splits(faces, tmp_path / "less.npz", "train", "test", **others)
+    text = faces.text_target / np.linalg.norm(faces.text_target, axis=1, keepdims=True)
+    scores = mitigator.transform(faces.test.X) @ text.T
+    return max_skew(scores, faces.test.s["sex"], len(faces.test) // 4).tolist()
+
+
+def test_a_gallery_is_fitted_by_the_mitigator_unless_another_method_is_named(gallery, run, tmp_path):
     some = ("--sensitive", "sex", "--classes", "good,evil")
-    audited = run("audit", less, *some, "--mitigate", *QUICK, "--json")
-    fitted = run("fit", less, *some, "-o", tmp_path / "m", "--json")
-    for code, out, err in (audited, fitted):
-        assert code == 0, err
-        assert ("UntunedRankingWarning" in err) == (lacking != "prompts of S")
-        assert len(json.loads(out)["warnings"]) == (lacking != "prompts of S")
-    if lacking == "prompts of S":
-        return
-    (said,) = [f for f in json.loads(audited[1])["findings"] if "rankings were not tuned" in f["text"]]
-    assert said["level"] == "caution"
-    assert "0 validation rows have sensitive labels" in said["text"]
+    code, out, _ = run("fit", gallery, *some, "-o", tmp_path / "m", "--json")
+    assert (code, json.loads(out)["key"]) == (0, "embedding")
+    assert isinstance(fairerclip.load(tmp_path / "m"), fairerclip.EmbeddingMitigator)
+    assert run("fit", gallery, *some, "--method", "fairerclip", "-o", tmp_path / "n")[0] == 0
+    assert isinstance(fairerclip.load(tmp_path / "n"), FairerCLIP)
+    one_line(run("fit", gallery, *some, "--tau", "0.5", "-o", tmp_path / "o"), "--tau: for fairerclip only")
+    one_line(run("audit", gallery, *some, "--mitigate", "--preset", "celeba"), "--preset")
 
 
-def test_rankings_by_two_attributes_are_not_tuned_in_silence(gallery, run):
-    options = ("--sensitive", "sex,race", "--classes", "good,evil", "--mitigate", *QUICK)
-    code, _, err = run("audit", gallery, *options)
-    assert code == 0
-    assert "UntunedRankingWarning" in err
-    assert "one sensitive attribute, not for 2" in err
+@pytest.mark.parametrize("form", ["html", "md", "card", "csv"])
+def test_every_form_of_a_report_names_the_mitigator_of_a_gallery(form, gallery, run, tmp_path):
+    some = ("--sensitive", "sex", "--classes", "good,evil", "--mitigate")
+    made = tmp_path / "made"
+    assert run("report", gallery, *some, "-o", made, "--format", form)[0] == 0
+    text = (made / "model.csv" if form == "csv" else made).read_text()
+    assert "EmbeddingMitigator" in text
+    assert "With FairerCLIP" not in text
 
 
 @pytest.mark.real

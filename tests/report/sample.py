@@ -102,7 +102,6 @@ def _model(point):
     facts = {
         "method": "FairerCLIP",
         "paper": None,
-        "untuned": None,
         "training": {
             "rows": 3000,
             "target": "known",

@@ -20,8 +20,9 @@ class AuditOptions:
     ----------
     split : str or None
         Split to report on; None for test, else val, else train.
-    labels : {"none", "target", "all"}
-        Labels that a model fitted here may use, as in `Experiment.fit`.
+    labels : {"none", "target", "all"} or None
+        Labels that a model fitted here may use, as in `Experiment.fit`; None for "target", or "none" for an
+        `EmbeddingMitigator`, which learns from no class labels.
     k : int or None
         Number of top results of a search; None for 1000, or a quarter of the rows if there are fewer than 4000.
     pair : tuple of two str, or None
@@ -32,8 +33,7 @@ class AuditOptions:
     seeds : int
         Number of seeds that the chosen model is fitted with, to measure the spread over seeds.
     tune : bool
-        Whether a model fitted here is tuned on the validation split, if that has labels: by its worst group, or by the
-        skew of its rankings if no row of the task has a target label.
+        Whether a FairerCLIP fitted here is tuned on the validation split, if that has labels, by its worst group.
     confidence : float
         Level of every interval.
     seed : int
@@ -45,7 +45,7 @@ class AuditOptions:
     """
 
     split: str | None = None
-    labels: Labels = "target"
+    labels: Labels | None = None
     k: int | None = None
     pair: tuple[str, ...] | None = None
     permutations: int = 199

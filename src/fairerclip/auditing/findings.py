@@ -15,7 +15,7 @@ from fairerclip.auditing.group_results import (
     Stage,
     StageReport,
 )
-from fairerclip.auditing.model_facts import UNKNOWN_TASK, ZERO_SHOT, subject, why_kept
+from fairerclip.auditing.model_facts import UNKNOWN_TASK, ZERO_SHOT, fitted_on, subject, why_kept
 from fairerclip.auditing.model_results import ModelSection
 from fairerclip.auditing.query_findings import drift_findings, query_findings
 from fairerclip.auditing.results import AuditResults, ProbeRow, RetrievalSection
@@ -292,15 +292,9 @@ def _seen_before(results: AuditResults) -> Iterator[Topical]:
     if model.source == "given":
         yield topical("note", "other", UNKNOWN_TASK)
         return
-    if model.untuned is not None:
-        yield topical(
-            "caution",
-            "other",
-            f"No row has a target label, so the prompts can only rank, but the rankings were not tuned: "
-            f"{model.untuned}. The fit treats the prompts as classes, which may make the rankings more skewed.",
-        )
-    use = {settings.chosen_on: "chosen", "train": "fitted"}.get(settings.split)
-    if settings.split is not None and use is not None:
+    split = settings.split
+    use = "fitted" if split in fitted_on(model) else "chosen" if split == settings.chosen_on else None
+    if split is not None and use is not None:
         text = f"{_first(subject(model))} is evaluated on the rows it was {use} on: its figures are too optimistic."
         yield topical("caution", "rows seen before", text)
     if plane is not None and settings.chosen_on is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, get_args
 
-import numpy as np
 from pydantic import ValidationError
 
 from fairerclip._util.numbers import bare, number, setting, worded
@@ -41,10 +40,6 @@ KEPT: dict[str, str] = {
     "orthogonal prompts": _ORTHOGONAL_KEPT,
     "orthogonal prompts with class offsets": f"{_ORTHOGONAL_KEPT}, and only class offsets were learned",
 }
-RANKING_KEPT = (
-    "On the validation rows every strength of mitigation changed the order inside groups too much, so the zero-shot "
-    "ranking was kept"
-)
 UNKNOWN_TASK = (
     "The model's file does not say which task it was fitted on: if it was fitted on rows that are evaluated here, its "
     "figures are too optimistic."
@@ -54,10 +49,6 @@ LABELS = {
     "target": "It was fitted with class labels; sensitive values were predicted from the prompts.",
     "all": "It was fitted with class labels and sensitive labels.",
 }
-RANKED = (
-    "It ranks by prompt: classes were not learned, and the sensitive values of the training rows were predicted by a "
-    "probe trained on the labelled validation rows."
-)
 LEARNS_FROM = {
     "none": "It learns from no labels.",
     "target": "It learns from class labels.",
@@ -85,12 +76,8 @@ def model_facts(model: FairerCLIP | Baseline) -> ModelFacts:
 
 
 def _method_of(model: FairerCLIP) -> Method:
-    tuning = model.diagnostics_.get("tuning")
-    ranking = isinstance(tuning, Mapping) and tuning.get("objective") == "max_skew"
-    if ranking and model.sensitive_shifts_ is not None and not np.any(model.sensitive_shifts_):
-        return ZERO_SHOT
     same = all(getattr(model, name) == value for name, value in AS_ZERO_SHOT.items())
-    if not same or model.tau_ != 0 or model.sensitive_shifts_ is not None:
+    if not same or model.tau_ != 0:
         return FAIRERCLIP
     return UNLEARNED[bool(model.orthogonal), bool(model.offsets_.any())]
 
@@ -169,35 +156,30 @@ def why_kept(model: ModelSection | ModelFacts | None) -> str | None:
     tuning = model.tuning
     if tuning is None:
         return f"By its parameters the model is {subject(model)}: it has no learned encoder."
-    if tuning.objective == "max_skew":
-        return f"{RANKING_KEPT}."
     return f"{KEPT[method]}."
+
+
+def fitted_on(model: ModelSection | None) -> tuple[str, ...]:
+    """Return the splits that a model fitted by an audit learned from; a mitigator may read S by validation rows."""
+    sources = () if model is None or model.mitigator is None else model.mitigator.attributes.values()
+    reads_validation = any(not source.given and source.labelled_rows for source in sources)
+    return ("train", "val") if reads_validation else ("train",)
 
 
 def about_model(model: ModelSection) -> list[str]:
     """Return sentences on what the results tell about a model, and on what is not known."""
     given = model.source == "given" or model.labels is None
-    sentences = ["The model was given, not fitted here."] if given else [_labels(model)]
+    sentences = ["The model was given, not fitted here."] if given else []
     if model.mitigator is not None:
         sentences += mitigator_sentences(model.mitigator)
-    elif given:
-        sentences.append(_given_labels(model))
+    else:
+        sentences.append(_given_labels(model) if given else LABELS.get(model.labels or "", ""))
     if model.tuning is not None:
         sentences.append(_chosen(model.tuning))
     elif given and model.mitigator is None:
         sentences.append(UNKNOWN_TUNING)
     sentences.append(why_kept(model) or "")
-    if model.untuned is not None:
-        sentences.append(f"Its rankings were not tuned: {model.untuned}.")
     return [sentence for sentence in [*sentences, UNKNOWN_TASK if given else ""] if sentence]
-
-
-def _ranks(model: ModelSection) -> bool:
-    return model.tuning is not None and model.tuning.objective == "max_skew"
-
-
-def _labels(model: ModelSection) -> str:
-    return RANKED if _ranks(model) and model.labels == "none" else LABELS.get(model.labels or "", "")
 
 
 def _given_labels(model: ModelSection) -> str:
@@ -215,10 +197,6 @@ def _given_labels(model: ModelSection) -> str:
     sensitive = "the sensitive values were known"
     if predicted:
         sensitive = f"sensitive values were predicted from the prompts ({', '.join(predicted)})"
-    elif _ranks(model):
-        sensitive = (
-            "the sensitive values were known, or predicted by a probe trained on the labelled validation rows"
-        )
     return f"It was fitted on {training.rows} rows: {target}; {sensitive}."
 
 

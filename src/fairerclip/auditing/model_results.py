@@ -85,9 +85,9 @@ class MitigatorSection(Part):
 class ModelSection(Part):
     """The model after mitigation; ``command`` is None for a model that was given.
 
-    ``labels`` are those that a model fitted here was given, and those that a baseline learns from. ``untuned`` is the
-    reason why rankings were not tuned, ``source`` tells whether the model was fitted here or given. Only FairerCLIP has
-    ``tau``, ``tau_z``, ``criterion`` and ``n_iter``, only a baseline or a mitigator has ``paper``.
+    ``labels`` are those that a model fitted here was given, and those that a baseline learns from. ``source`` tells
+    whether the model was fitted here or given. Only FairerCLIP has ``tau``, ``tau_z``, ``criterion`` and ``n_iter``,
+    only a baseline or a mitigator has ``paper``.
     """
 
     labels: Labels | None = None
@@ -101,7 +101,6 @@ class ModelSection(Part):
     source: Text
     method: Text | None = None
     paper: Text | None = None
-    untuned: Text | None = None
     training: TrainingSection | None = None
     tuning: TuningSection | None = None
     mitigator: MitigatorSection | None = None

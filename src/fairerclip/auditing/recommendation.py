@@ -24,7 +24,7 @@ from fairerclip.auditing.group_results import (
     GroupsSection,
     StageReport,
 )
-from fairerclip.auditing.model_facts import subject
+from fairerclip.auditing.model_facts import fitted_on, subject
 from fairerclip.auditing.query_results import QueriesSection
 from fairerclip.auditing.ranking_answer import class_prompts, free_queries, rankings_answer
 from fairerclip.auditing.results import AuditResults, RetrievalSection
@@ -39,7 +39,7 @@ def recommend(results: AuditResults) -> Recommendation:
     """Return the answer of an audit, from the sections of its results; ``verdict`` and ``findings`` are not read."""
     settings, model = results.settings, results.model
     given = model is not None and model.source == "given"
-    evaluated = Evaluated(model, given, settings.split, settings.chosen_on)
+    evaluated = Evaluated(model, given, settings.split, settings.chosen_on, fitted_on(model))
     return answer(evaluated, groups=results.groups, prompts=results.retrieval, queries=results.queries)
 
 

@@ -32,7 +32,9 @@ from fairerclip.auditing.sections.dependence import audit_dependence, audit_repr
 from fairerclip.auditing.sections.groups import groups_section
 from fairerclip.auditing.sections.mitigation import (
     Mitigation,
+    check_prompts,
     mitigate,
+    mitigate_embeddings,
     mitigated_classifier,
     model_section,
     plane_section,
@@ -89,9 +91,9 @@ def audit_task(
     options : AuditOptions, optional
         The defaults of `AuditOptions` if None.
     model : FairerCLIP, Baseline or EmbeddingMitigator, optional
-        Model to audit as "after". FairerCLIP is fitted on the training split, unless ``fitted``; others must be
-        fitted. A mitigator is audited as the zero-shot classifier of its embeddings (`MitigatedZeroShot`). None
-        audits the task before mitigation only.
+        Model to audit as "after". FairerCLIP and EmbeddingMitigator are fitted on the training split, unless
+        ``fitted``; a baseline must be fitted. A mitigator is audited as the zero-shot classifier of its embeddings
+        (`MitigatedZeroShot`). None audits the task before mitigation only.
     fitted : bool, default=False
         Whether the model is fitted already.
     progress : callable
@@ -106,7 +108,8 @@ def audit_task(
     """
     options = options or AuditOptions()
     started = time.perf_counter()
-    model = mitigated_classifier(experiment, model) if isinstance(model, EmbeddingMitigator) else model
+    if isinstance(model, EmbeddingMitigator):
+        check_prompts(experiment)
     split_name = audited_split(experiment, options, needs_training=model is not None and not fitted)
     check_options(options, experiment, split_name)
     _check_size(experiment, stages=1 if model is None else 2)
@@ -235,13 +238,21 @@ def _counter(progress: Callable[[int, int], None]) -> Step:
 
 
 def _mitigation(
-    experiment: Experiment, model: AnyModel | None, fitted: bool, options: AuditOptions, split_name: str
+    experiment: Experiment,
+    model: AnyModel | EmbeddingMitigator | None,
+    fitted: bool,
+    options: AuditOptions,
+    split_name: str,
 ) -> Mitigation | None:
     if model is None:
         return None
+    if isinstance(model, EmbeddingMitigator):
+        if not fitted:
+            return mitigate_embeddings(experiment, model, options.labels or "none", split_name)
+        model = mitigated_classifier(experiment, model)
     if isinstance(model, FairerCLIP) and not fitted:
         split = split_name if experiment.is_labelled(split_name) else None
-        return mitigate(experiment, model, options.labels, split, by_hand=not options.tune)
+        return mitigate(experiment, model, options.labels or "target", split, by_hand=not options.tune)
     unknown = sorted(set(experiment.classes) - set(map(str, model.classes_.tolist())))
     if unknown:
         raise LabelError(

@@ -28,6 +28,7 @@ from fairerclip.inputs.prompts import zero_shot
 
 CELLS_SHOWN = 40
 """Cells of one split that are printed; JSON has all."""
+NOT_TUNED = "not tuned: too few validation rows have both labels"
 
 
 @dataclass(frozen=True)
@@ -247,12 +248,12 @@ def _commands(task: Task, name: str) -> list[Possible]:
             out.append(Possible(f"fairerclip audit {name}{chosen}", str(error)))
             continue
         out.append(Possible(f"fairerclip audit {name}{chosen}", _reason(_audit, experiment)))
-        why = experiment.why_untuned()
+        how = "tuned by worst_group" if experiment.can_tune() else NOT_TUNED
+        how = "EmbeddingMitigator, for rankings" if experiment.is_gallery() else how
         for labels in LABELS:
             reason = _reason(_fit, experiment, labels)
-            tuned = f"tuned by {experiment.default_objective()}" if why is None else f"not tuned: {why}"
             command = f"fairerclip fit {name}{chosen} --labels {labels} -o MODEL"
-            out.append(Possible(command, reason, tuned if reason is None else ""))
+            out.append(Possible(command, reason, how if reason is None else ""))
     return out
 
 
@@ -270,10 +271,10 @@ def _audit(experiment: Experiment) -> None:
 
 
 def _fit(experiment: Experiment, labels: str) -> None:
-    # Rankings that can be tuned need no sensitive prompts: validation labels take their place.
-    ranked = experiment.is_gallery() and experiment.why_untuned() is None
-    arguments = experiment.arguments(labels, guess=not ranked)
-    y = arguments["y"]
+    if experiment.is_gallery():
+        experiment.mitigator_arguments(labels)
+        return
+    y = experiment.arguments(labels)["y"]
     if y is not None:
         present = set(y.tolist()) & set(experiment.classes)
         if len(present) < 2:

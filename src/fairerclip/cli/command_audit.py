@@ -11,7 +11,9 @@ import typer
 from fairerclip.cli import options
 
 if TYPE_CHECKING:
+    from fairerclip.applying.apply import AnyModel
     from fairerclip.auditing.results import AuditResults
+    from fairerclip.embedding.mitigator import EmbeddingMitigator
     from fairerclip.experiment import Experiment
 
 Tasks = Annotated[
@@ -111,7 +113,8 @@ def audit(
 ) -> None:
     """Audit one task in full, with --mitigate or --after before and after; or compare models zero-shot.
 
-    --labels, --seeds, --preset and --set set how --mitigate fits. Results have KL, Bias@k (--pair) and AUC, too.
+    --mitigate fits FairerCLIP, or EmbeddingMitigator where no row has a target label: prompts then rank and do not
+    classify. --labels, --seeds, --preset and --set set how. Results have KL, Bias@k (--pair) and AUC, too.
     """
     fitting = FitChoices(labels=labels, seeds=seeds, preset=preset, parameters=parameters)
     files = _given_files(tasks, dataset, dataset_options=any((root, model, stores, work, prompts)))
@@ -200,11 +203,18 @@ def full_audit(
     from fairerclip.auditing.audit_options import AuditOptions
     from fairerclip.auditing.run import audit_task
     from fairerclip.cli import show
+    from fairerclip.errors import ParameterError
     from fairerclip.model.archive import load
 
     _check_stages(mitigate, after, fitting.given())
+    gallery = experiment.is_gallery()
+    if mitigate and gallery and fitting.preset is not None:
+        raise ParameterError(
+            f"--preset is of FairerCLIP, but no row of {experiment.task.name} has a target label, so --mitigate fits "
+            "an EmbeddingMitigator: leave it out"
+        )
     if mitigate:
-        audit["labels"] = options.default_labels(fitting.labels, experiment)
+        audit["labels"] = fitting.labels if gallery else options.default_labels(fitting.labels, experiment)
     if fitting.seeds is not None:
         audit["seeds"] = fitting.seeds
     settings = AuditOptions(
@@ -216,9 +226,11 @@ def full_audit(
         **audit,
     )
     with show.warnings_as_lines() as warned, show.progress("audit") as advance:
-        model = None
+        model: AnyModel | EmbeddingMitigator | None = None
         if after is not None:
             model = load(after)
+        elif mitigate and gallery:
+            model = options.build_mitigator(fitting.parameters)
         elif mitigate:
             model = options.build_model(fitting.preset, fitting.parameters, seed)
         results, _ = audit_task(experiment, settings, model=model, fitted=after is not None, progress=advance)
@@ -294,8 +306,6 @@ def _show(
             show.say(f"• {finding.level}: {finding.text}")
     for table in overview(results) if verbose else first_table(results):
         show.put(show.rendered(table))
-    if results.model is not None and results.model.untuned is not None and not verbose:
-        show.note(f"the rankings were not tuned: {results.model.untuned}")
     rest = "" if verbose else f"--verbose prints {len(results.findings)} findings and all tables"
     if output is not None:
         made = f"results written to {output}; `fairerclip report {output}` makes a page of them"

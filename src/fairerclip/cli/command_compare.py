@@ -143,7 +143,7 @@ def compare(
     common: dict[str, Any] = {"jobs": jobs, "source": options.as_text(task)}
     _check_outputs(output, plot, save_best, overwrite=overwrite)
     experiment = options.load_experiment(task, sensitive, classes)
-    if rankings or queries is not None or unrelated is not None or _is_gallery(experiment):
+    if rankings or queries is not None or unrelated is not None or experiment.is_gallery():
         if plot is not None or save_best is not None:
             raise typer.BadParameter("--plot and --save-best are not for rankings: leave them out.")
         if drawn:
@@ -206,12 +206,6 @@ def _predictions(
     if shown.json:
         saved = {} if best is None else {"saved": {**best.as_dict(), "model": str(save_best)}}
         show.print_json({**results.as_dict(), **saved})
-
-
-def _is_gallery(experiment: Experiment) -> bool:
-    """Whether no row of a task has a target label."""
-    splits = experiment.task.splits.values()
-    return all(split.y is None or not (split.y >= 0).any() for split in splits)
 
 
 def _rankings(

@@ -50,7 +50,7 @@ class Saving:
 def fit(
     task: TaskOrStore,
     output: Output,
-    method: fit_options.MethodName = "fairerclip",
+    method: fit_options.MethodName = None,
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
@@ -79,26 +79,36 @@ def fit(
     json: options.Json = False,
     store: StoreOptions = NO_STORE,
 ) -> None:
-    """Train FairerCLIP, or another method of the package, on a task or a store; compare it with zero-shot."""
+    """Train FairerCLIP, or another method of the package, on a task or a store; compare it with zero-shot.
+
+    Where no row has a target label, prompts rank and do not classify: EmbeddingMitigator is then the default method.
+    """
     from fairerclip._util.checks import check_choice
     from fairerclip.cli.fit_output import Printing
     from fairerclip.model.archive import PRECISIONS, check_output
     from fairerclip.model.model_file import check_class_names
     from fairerclip.study.methods import FITTABLE, fit_key
 
-    key = fit_key(method)
+    key = None if method is None else fit_key(method)
     given = FitOptions(
         *(labels, seed, max_steps, tau, tau_z, criterion, preset, parameters, offsets),
         SearchOptions(tune, objective, accuracy_floor, max_seconds, cv),
         *(strength, floor, collection, memory_budget, cluster, encoder),
     )
-    given.check(key)
     check_choice("precision", precision or "full", PRECISIONS)
     saving = Saving(output, overwrite, precision or "full")
-    # Before the work, not after it.
-    check_output(output, KINDS.get(key) or FITTABLE[key].home, overwrite=overwrite)
-    store.check(task, key)
+
+    def check(key: str) -> None:
+        given.check(key)
+        check_output(output, KINDS.get(key) or FITTABLE[key].home, overwrite=overwrite)
+        store.check(task, key)
+
+    if key is not None:
+        check(key)  # before the rows are read
     experiment, read = _experiment(task, store, sensitive, classes)
+    if key is None:
+        key = EMBEDDING if experiment.is_gallery() else OWN
+        check(key)
     check_class_names(experiment.classes)
     printing = Printing(output, read, verbose, json)
     fit_by = _fit_embedding if key == EMBEDDING else _fit_classifier
@@ -142,14 +152,10 @@ def _fit_embedding(
     from fairerclip.auditing.model_details import details_of
     from fairerclip.cli import show
     from fairerclip.data.stores import open_store
-    from fairerclip.embedding.mitigator import EmbeddingMitigator
     from fairerclip.study.fit_mitigator import fit_mitigator, mitigator_result
 
-    parameters = options.parse_parameters(given.parameters, EmbeddingMitigator().get_params())
-    named: dict[str, Any] = {} if given.strength is None else {"strength": given.strength}
-    if given.memory_budget is not None:
-        named["memory_budget"] = given.memory_budget
-    start = EmbeddingMitigator(**parameters).set_params(**named)
+    named = {"strength": given.strength, "memory_budget": given.memory_budget}
+    start = options.build_mitigator(given.parameters, **named)
     on_cluster = experiment_on(given.cluster, experiment)
     with show.warnings_as_lines() as warned, show.progress("strengths") as progress, on_cluster as placed:
         trained = fit_mitigator(
@@ -180,7 +186,7 @@ def _train_own(experiment: Experiment, given: FitOptions) -> Trained:
     search = given.search
     class_offsets = None if given.offsets is None else options.parse_offsets(given.offsets)
     tune = _whether_to_tune(given, experiment)
-    goal = search.objective or experiment.default_objective()
+    goal = search.objective or "worst_group"
     labels = options.default_labels(given.labels, experiment)
     model = options.build_model(
         *(given.preset, given.parameters, given.seed),
@@ -238,7 +244,7 @@ def _whether_to_tune(given: FitOptions, experiment: Experiment) -> bool:
     if with_offsets and (tune or asked):
         raise ParameterError("--offsets sets what a search would learn: leave out --offsets, or the search")
     if tune is None:
-        return bool(asked) or (not by_hand and experiment.why_untuned() is None)
+        return bool(asked) or (not by_hand and experiment.can_tune())
     return tune
 
 
@@ -248,17 +254,12 @@ def _fitted(
     labels: str,
     offsets: list[float] | None,
 ) -> FairerCLIP:
-    """Fit a model without a search; warn where the rankings of a gallery are not tuned."""
+    """Fit a model without a search."""
     from fairerclip.cli import show
-    from fairerclip.tuning.ranking import warn_untuned_ranking
 
     with show.progress("fitting", rate=True) as progress:
         model = experiment.fit(model, labels, progress=progress)
-    if offsets is not None:
-        model = model.at(offsets=offsets)
-    if experiment.is_gallery():
-        warn_untuned_ranking(experiment.why_untuned() or "give --objective max_skew to tune them")
-    return model
+    return model if offsets is None else model.at(offsets=offsets)
 
 
 def _own_sentences(model: FairerCLIP) -> list[str]:
@@ -267,7 +268,6 @@ def _own_sentences(model: FairerCLIP) -> list[str]:
     from fairerclip.auditing.model_facts import automatic_sentences, model_facts, strategy_name, why_kept
 
     tuning = model.diagnostics_.get("tuning") or {}
-    # Rankings have no strategy.
     chosen = [f"Chosen: {strategy_name(tuning['strategy'])}."] if "strategy" in tuning else []
     kept = why_kept(model_facts(model))
     return [

@@ -19,13 +19,14 @@ WITH_TOKENS = "prompt-debiasing"
 """Method that may learn through a text encoder."""
 
 MethodName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--method",
         metavar="NAME",
         help="Method to train: fairerclip; embedding, which mitigates the embeddings for any query; or a method of the "
         "package with the setting that compare chooses, such as zero-shot, orth-proj, orth-cali, leace, probe, "
-        "probe-group or wise; `compare --methods list` prints all.",
+        "probe-group or wise; `compare --methods list` prints all. Default: fairerclip, or embedding where no row has "
+        "a target label.",
     ),
 ]
 MaxSteps = Annotated[
@@ -55,9 +56,8 @@ Tune = Annotated[
 Objective = Annotated[
     str | None,
     typer.Option(
-        help="What --tune optimises: worst_group (the default), worst_class, eod, equalized_odds, average, or "
-        "max_skew for rankings by prompt (the default where no row has a target label). With --method embedding only "
-        "max_skew, which chooses --strength.",
+        help="What --tune optimises: worst_group (the default), worst_class, eod, equalized_odds or average. With "
+        "--method embedding only max_skew, which chooses --strength.",
     ),
 ]
 AccuracyFloor = Annotated[

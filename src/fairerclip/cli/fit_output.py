@@ -54,8 +54,6 @@ def classifier_result(experiment: Experiment, trained: Trained) -> dict[str, Any
     diagnostics = getattr(model, "diagnostics_", None) or {}
     tuning, method = diagnostics.get("tuning"), model_facts(model).method
     split = experiment.evaluation_split()
-    if (tuning or {}).get("objective") == "max_skew":
-        split = None  # the model ranks: its class boundaries mean nothing
     ranked = experiment.ranked_split() if split is None else None
     name = "FairerCLIP" if trained.is_own else method
     measured = experiment.before_after(model, split) if split else None

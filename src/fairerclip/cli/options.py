@@ -13,6 +13,7 @@ from fairerclip._util.files import check_name, is_url, local_output
 
 if TYPE_CHECKING:
     from fairerclip.data.datasets.common import DatasetIndex
+    from fairerclip.embedding.mitigator import EmbeddingMitigator
     from fairerclip.encoders.choice import ModelChoice
     from fairerclip.experiment import Experiment
     from fairerclip.model.estimator import FairerCLIP
@@ -70,7 +71,7 @@ Labels = Annotated[
     str | None,
     typer.Option(
         help="Labels that training may use: none, target (y) or all (y and s). Default: target where the "
-        "task has y, else none.",
+        "task has y, else none. EmbeddingMitigator learns from no y.",
     ),
 ]
 SensitiveNames = Annotated[
@@ -85,7 +86,8 @@ Mitigate = Annotated[
     bool,
     typer.Option(
         "--mitigate",
-        help="Fit a model on the training split, tune it on the validation split, and show it as after.",
+        help="Fit a model on the training split, and show it as after: FairerCLIP, tuned on the validation split, or "
+        "EmbeddingMitigator where no row has a target label.",
     ),
 ]
 After = Annotated[
@@ -341,3 +343,12 @@ def build_model(
     given |= {name: value for name, value in named.items() if value is not None}
     model.set_params(**given)
     return model
+
+
+def build_mitigator(parameters: list[str] | None, **named: Any) -> EmbeddingMitigator:
+    """Make an unfitted `EmbeddingMitigator` from ``--set`` and named options; the later of these take precedence."""
+    from fairerclip.embedding.mitigator import EmbeddingMitigator
+
+    given = parse_parameters(parameters, EmbeddingMitigator().get_params())
+    given |= {name: value for name, value in named.items() if value is not None}
+    return EmbeddingMitigator(**given)

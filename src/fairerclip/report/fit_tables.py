@@ -87,22 +87,12 @@ def choice_table(tuning: Mapping[str, Any]) -> ResultTable:
 def tuning_table(tuning: Mapping[str, Any]) -> ResultTable:
     """Return a table of the chosen point of a search and its neighbours, from ``diagnostics_["tuning"]``."""
     points = [tuning["chosen"], *tuning["neighbours"]]
-    if tuning["objective"] == "max_skew":
-        title = (
-            f"Rankings tuned on {tuning['rows']} validation rows, where figures are optimistic; chosen first"
-        )
-        rows: list[list[Content]] = [
-            [setting(p["strength"]), Cell(p["max_skew"], "number"), Cell(p["rank_correlation"], "number")]
-            for p in points
-        ]
-        columns = ["strength", RETRIEVAL["max_skew"].label, "rank correlation inside groups"]
-        return ResultTable(title, columns, rows)
     fits = f"{tuning['fits']} of {tuning['fits_planned']} fits, {tuning['candidates']} models"
     rows_of = judged_rows(tuning["rows"], tuning.get("validation_rows"), tuning.get("folds"))
     title = f"Searched by {tuning['objective']} on {rows_of} ({fits}); figures are optimistic"
     names = ["average", "worst_group", *(["eod"] if tuning["objective"] in ("eod", "equalized_odds") else [])]
     columns = ["weights", "τ", "criterion", "zero-shot share", *(FIGURES[name].short for name in names)]
-    rows = []
+    rows: list[list[Content]] = []
     for point in points:
         p = point["parameters"]
         share = "default" if p["zero_shot"] is None else setting(p["zero_shot"])

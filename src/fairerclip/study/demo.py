@@ -18,6 +18,7 @@ from fairerclip.auditing.run import STEPS as AUDIT_STEPS
 from fairerclip.auditing.run import audit_task, audited_split
 from fairerclip.data import open_task
 from fairerclip.data.io.csv_table import write_table
+from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.errors import LabelError, OutputExistsError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import GroupReport
@@ -84,7 +85,8 @@ def run_demo(
             "without one"
         )
     usable = usable_labels(experiment)
-    options = AuditOptions(labels=usable[-1], seed=seed, source=source)
+    gallery = experiment.is_gallery()
+    options = AuditOptions(labels=None if gallery else usable[-1], seed=seed, source=source)
     split = audited_split(experiment, options, needs_training=True)
     variants = usable if experiment.is_labelled(split) else []
     steps = len(variants) + len(AUDIT_STEPS) + 1
@@ -92,13 +94,13 @@ def run_demo(
     results, chosen = audit_task(
         experiment,
         options,
-        model=FairerCLIP(random_state=seed),
+        model=EmbeddingMitigator() if gallery else FairerCLIP(random_state=seed),
         progress=lambda done, _: progress(len(variants) + done, steps),
     )
     if chosen is None:
         raise AssertionError("an audit that fits a model returns it")
     if variants and results.settings.chosen_on is not None:  # else the model is the last of the untuned ones
-        name = f"{LABEL_NAMES[options.labels]}, tuned on validation rows"
+        name = f"{LABEL_NAMES[usable[-1]]}, tuned on validation rows"
         reports.append((name, _report(experiment, split, chosen)))
     page = _write(output, results, results.plane, chosen)
     progress(steps, steps)
@@ -112,8 +114,7 @@ def usable_labels(experiment: Experiment) -> list[Labels]:
     """
     train = experiment.task.train
     prompted = all(experiment.task.sensitive[name].text is not None for name in experiment.sensitive)
-    without = experiment.text is not None and (prompted or experiment.is_gallery())
-    usable: list[Labels] = ["none"] if without else []
+    usable: list[Labels] = ["none"] if experiment.text is not None and prompted else []
     if train.y is not None and (train.y >= 0).any():
         usable.append("target" if prompted else "all")
     return usable or ["none"]  # the fit raises an error that says what is missing

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from fairerclip._util.checks import check_interval
 from fairerclip._util.numbers import setting
-from fairerclip._util.remedies import use_labels
 from fairerclip._util.types import Floats
 from fairerclip.auditing.fit_answer import named_reports
 from fairerclip.auditing.mitigator_facts import (
@@ -21,25 +20,21 @@ from fairerclip.auditing.mitigator_facts import (
     strength_text,
 )
 from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
-from fairerclip.data import Split
 from fairerclip.data.coded_labels import with_gaps
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.data.store_rows import rows_in_memory, sample_note
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.embedding.strength_path import LOW_SHARE, StrengthPath, mean_over_queries
-from fairerclip.errors import LabelError, ParameterError, PromptError, ShapeError
+from fairerclip.errors import LabelError, ParameterError, PromptError
 from fairerclip.experiment import UNKNOWN, Experiment
 from fairerclip.metrics import GroupReport, correlation_inside_groups, max_skew
 from fairerclip.metrics.retrieval.top_rows import default_cut
 from fairerclip.study.methods import EMBEDDING
 
-LABELS = ("none", "all")
-"""Where sensitive values come from: prompts and labelled validation rows, or the labels of the training rows."""
 FLOOR = 0.9
 """Default of the smallest mean rank correlation inside groups of a chosen strength."""
 CONFIDENCE = 0.95
-_ROWS = {"train": "training", "val": "validation"}
 Triple = tuple[float, float, float]
 """A mean over queries and the ends of its interval."""
 
@@ -82,7 +77,7 @@ class TrainedMitigator:
 
     mitigator: EmbeddingMitigator
     labels: str
-    """"none" or "all", as in `LABELS`."""
+    """Labels of the fit: "none" or "all"."""
     path: StrengthPath | None = None
     """Figures on the validation rows at every strength, if the strength was chosen."""
     floor: float | None = None
@@ -205,10 +200,6 @@ def fit_mitigator(
     """
     if labels is None:
         labels = "none" if collection is None else "all"
-    if labels not in LABELS:
-        raise ParameterError(
-            f"labels of embedding must be one of {', '.join(LABELS)}; got {labels!r}: it learns from no class labels"
-        )
     if objective not in (None, "max_skew"):
         raise ParameterError(f"objective must be 'max_skew' or None; got {objective!r}")
     floor = FLOOR if floor is None else floor
@@ -216,7 +207,7 @@ def fit_mitigator(
     start = EmbeddingMitigator() if mitigator is None else mitigator
     fitted = EmbeddingMitigator(**start.get_params(deep=False))
     known = _validation_groups(experiment) if objective is not None else None
-    X, given = mitigator_arguments(experiment, labels, collection)
+    X, given = experiment.mitigator_arguments(labels, collection)
     fitted.fit(X, **given)
     if known is None:
         return TrainedMitigator(fitted, labels)
@@ -253,81 +244,6 @@ def queries_of(experiment: Experiment) -> tuple[tuple[str, ...], Floats]:
             f"{task.name} has neither free queries (text_queries) nor class prompts (text_target) to rank by"
         )
     return experiment.classes, experiment.text
-
-
-def mitigator_arguments(
-    experiment: Experiment, labels: str, collection: EmbeddingStore | None = None
-) -> tuple[Any, dict[str, Any]]:
-    """Return the rows to fit on, and the other arguments of `EmbeddingMitigator.fit`."""
-    if collection is not None:
-        _check_width(collection, experiment)
-        return collection, _few_labels(experiment, ("train", "val") if labels == "all" else ("val",))
-    train = experiment.task.split("train")
-    if labels == "none":
-        return train.X, _few_labels(experiment, ("val",))
-    columns = _columns(experiment, train)
-    if missing := [name for name in experiment.sensitive if name not in columns]:
-        raise LabelError(
-            f"{experiment.task.name} has no labels of {', '.join(missing)} in its train split; use "
-            f"{use_labels('none')}"
-        )
-    return train.X, {"sensitive_features": columns, "sensitive_text": _texts(experiment) or None}
-
-
-def _few_labels(experiment: Experiment, splits: Sequence[str]) -> dict[str, Any]:
-    """Return prompts, and the labelled rows of some splits, as arguments of `EmbeddingMitigator.fit`."""
-    task, names, texts = experiment.task, experiment.sensitive, _texts(experiment)
-    found = [task.splits[name] for name in splits if name in task.splits]
-    columns = [_columns(experiment, split) for split in found]
-    unread = [name for name in names if name not in texts and not any(name in column for column in columns)]
-    if unread:
-        train = task.splits.get("train")
-        trained = train is not None and set(unread) <= set(_columns(experiment, train))
-        hint = f", or use {use_labels('all')}" if trained else ""
-        raise PromptError(
-            f"{task.name}: {', '.join(unread)} cannot be read: there are neither prompts (text_sensitive) nor labelled "
-            f"{' or '.join(_ROWS[name] for name in splits)} rows; give one of them{hint}"
-        )
-    given: dict[str, Any] = {"sensitive_text": texts or None}
-    if any(columns):
-        # Every attribute with prompts needs a column; those without labels have unknown values only.
-        gaps = [np.full(len(split), None, dtype=object) for split in found]
-        values = {
-            name: np.concatenate([column.get(name, gap) for column, gap in zip(columns, gaps, strict=True)])
-            for name in names
-        }
-        given["labelled"] = (np.concatenate([split.X for split in found]), values)
-    return given
-
-
-def _texts(experiment: Experiment) -> dict[str, dict[str, Floats]]:
-    """Return the prompts of each attribute that has any, by value."""
-    task, names = experiment.task, experiment.sensitive
-    if not names:
-        raise LabelError(f"{task.name} has no sensitive attribute, so there is nothing to mitigate")
-    return {
-        name: dict(zip(task.sensitive[name].names, text, strict=True))
-        for name in names
-        if (text := task.sensitive[name].text) is not None
-    }
-
-
-def _check_width(collection: EmbeddingStore, experiment: Experiment) -> None:
-    if collection.shape[1] != experiment.task.width:
-        raise ShapeError(
-            f"{collection.path} is {collection.shape[1]} wide and {experiment.task.name} {experiment.task.width}; "
-            "embed both with the same CLIP model"
-        )
-
-
-def _columns(experiment: Experiment, split: Split) -> dict[str, NDArray[Any]]:
-    """Return the sensitive values of a split's rows by attribute, None where unknown; only those with a known row."""
-    found = experiment.group_columns(split)
-    return {
-        name: with_gaps(column)
-        for name, column in found.items()
-        if column is not None and (column != UNKNOWN).any()
-    }
 
 
 def _validation_groups(experiment: Experiment) -> NDArray[Any]:

@@ -34,7 +34,7 @@ from fairerclip.errors import LabelError, ParameterError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import average_precision, correlation_inside_groups, kl_at_k, max_skew, ndkl
 from fairerclip.metrics.retrieval.top_rows import default_cut
-from fairerclip.study.fit_mitigator import mitigator_arguments, queries_of, ranked_split
+from fairerclip.study.fit_mitigator import queries_of, ranked_split
 from fairerclip.study.method import Method, Parameters, make
 from fairerclip.study.methods import EMBEDDING, MAX_STEPS, METHODS
 from fairerclip.study.ranking_comparison import RankedAttribute, RankingRun
@@ -96,7 +96,7 @@ class RankingTask:
     @classmethod
     def of(cls, experiment: Experiment) -> RankingTask:
         """Read the sensitive values of the training rows, and leave out the queries that are about them."""
-        X, given = mitigator_arguments(experiment, "none")
+        X, given = experiment.mitigator_arguments("none")
         mitigator = EmbeddingMitigator().fit(X, **given)
         names, text = queries_of(experiment)
         kept = mitigator.query_meaning(text).mitigated
@@ -260,7 +260,7 @@ def _seconds_of_fit(method: Method, given: RankingTask, chosen: Parameters, seed
     """Return the time of one more fit with the chosen setting; strengths of a mitigator share its fit."""
     started = time.perf_counter()
     if method.key == EMBEDDING:
-        X, arguments = mitigator_arguments(given.experiment, "none")
+        X, arguments = given.experiment.mitigator_arguments("none")
         EmbeddingMitigator(**chosen).fit(X, **arguments)
     else:
         given.fit(method, chosen, seed)

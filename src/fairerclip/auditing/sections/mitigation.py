@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from fairerclip.applying.apply import AnyModel
@@ -27,7 +29,6 @@ from fairerclip.metrics.groups.group_report import SMALL_GROUP
 from fairerclip.metrics.intervals import clopper_pearson
 from fairerclip.model.estimator import FairerCLIP
 from fairerclip.model.path import DEFAULT_TAUS, TauPath, effective_strength, front
-from fairerclip.tuning.ranking import RANKING, warn_untuned_ranking
 
 CHOSEN_BY = "expected worst group"
 PLACEHOLDERS = ("{tau}", "{tau_z}", "{criterion}")
@@ -50,8 +51,6 @@ class Mitigation:
     chosen: int | None = None
     chosen_on: str | None = None
     chosen_by: str | None = None
-    untuned: str | None = None
-    """Why the rankings of a gallery were not tuned."""
     rows: Any = None
     """Audited rows (n, p), which a mitigator compares with those of its fit."""
 
@@ -67,24 +66,16 @@ def mitigate(
 ) -> Mitigation:
     """Tune and fit a model, and solve the plane of τ and τ_z around it.
 
-    The model is tuned on the validation rows by their worst group, or by the skew of the rankings if no row of the task
-    has a target label. If these rows are too few, or the parameters were set ``by_hand``, it is fitted with the
-    parameters it has. The plane is evaluated on the validation rows, or on ``split`` if these have no labels.
+    The model is tuned on the validation rows by their worst group. If these rows are too few, or the parameters were
+    set ``by_hand``, it is fitted with the parameters it has. The plane is evaluated on the validation rows, or on
+    ``split`` if these have no labels.
     """
     start = time.perf_counter()
     plane_split = "val" if experiment.is_labelled("val") else split
-    why = "its parameters were set by hand" if by_hand else experiment.why_untuned()
-    tune = why is None
-    if tune:
-        model = experiment.tune(model, labels, experiment.default_objective())
-    else:
-        model = experiment.fit(model, labels).at()  # with the values that were chosen for "auto"
+    tune = not by_hand and experiment.can_tune()
+    # A copy without "auto" has the values that were chosen for it.
+    model = experiment.tune(model, labels) if tune else experiment.fit(model, labels).at()
     seconds = time.perf_counter() - start
-    if experiment.is_gallery():
-        if why is not None:
-            warn_untuned_ranking(why)
-        mitigation = Mitigation(model, labels, "fitted here", seconds, untuned=why)
-        return replace(mitigation, chosen_on="val", chosen_by="max_skew") if tune else mitigation
     if plane_split is None or not experiment.is_labelled(plane_split):
         return Mitigation(model, labels, "fitted here", seconds)
     refine = model.refine and (labels == "none" or _has_gaps(experiment))
@@ -107,6 +98,18 @@ def mitigate(
     )
 
 
+def mitigate_embeddings(
+    experiment: Experiment, mitigator: EmbeddingMitigator, labels: Labels, split: str
+) -> Mitigation:
+    """Fit a mitigator on the training rows, to be compared with zero-shot on the rows of a split."""
+    start = time.perf_counter()
+    X, given = experiment.mitigator_arguments(labels)
+    fitted = clone(mitigator).fit(X, **given)
+    seconds = time.perf_counter() - start
+    model = mitigated_classifier(experiment, fitted)
+    return Mitigation(model, labels, "fitted here", seconds, rows=experiment.task.split(split).X)
+
+
 def _has_gaps(experiment: Experiment) -> bool:
     """Return whether target labels of training rows are missing: pseudo-labels fill them and are refined."""
     y = experiment.target(experiment.task.train)
@@ -125,31 +128,42 @@ def _place(plane: TauPath, model: FairerCLIP) -> int:
 def fit_command(
     experiment: Experiment, source: str, model: FairerCLIP, labels: str, strengths: tuple[str, str, str]
 ) -> str:
-    """Return the shell command that fits this model, with ``strengths`` for τ, τ_z and criterion.
-
-    Tuned rankings are tuned again: their shifts belong to sensitive values that a probe of validation rows predicted.
-    """
-    words = ["fairerclip", "fit", base_name(source), "-o", "MODEL", "--labels", labels]
-    left_out = {"tau", "tau_z", "criterion", "random_state"}
-    if (model.diagnostics_.get("tuning") or {}).get("objective") == "max_skew":
-        words += ["--objective", "max_skew"]
-        left_out |= {*RANKING, "n_components"}
-    else:
-        words.append("--no-tune")
-        words += [
-            word for pair in zip(("--tau", "--tau-z", "--criterion"), strengths, strict=True) for word in pair
-        ]
+    """Return the shell command that fits this model, with ``strengths`` for τ, τ_z and criterion."""
+    words = ["--labels", labels, "--no-tune"]
+    words += [
+        word for pair in zip(("--tau", "--tau-z", "--criterion"), strengths, strict=True) for word in pair
+    ]
     words += ["--seed", str(model.random_state or 0)]
+    words += _fit_options(experiment, model, {"tau", "tau_z", "criterion", "random_state"})
+    if model.offsets_.any():
+        words += ["--offsets", ",".join(map(repr, model.offsets_.tolist()))]
+    return _fit_line(source, words)
+
+
+def mitigator_command(experiment: Experiment, source: str, mitigator: EmbeddingMitigator, labels: str) -> str:
+    """Return the shell command that fits this mitigator."""
+    words = ["--method", "embedding", "--labels", labels, *_fit_options(experiment, mitigator, set())]
+    return _fit_line(source, words)
+
+
+def _fit_options(
+    experiment: Experiment, model: FairerCLIP | EmbeddingMitigator, left_out: Collection[str]
+) -> list[str]:
+    """Return the options of a fit that both kinds of models have: attributes, classes and parameters."""
+    words = []
     if len(experiment.task.sensitive) > 1:
         words += ["--sensitive", ",".join(experiment.sensitive)]
     if experiment.classes != tuple(experiment.task.class_names):
         words += ["--classes", ",".join(experiment.classes)]
-    defaults = FairerCLIP().get_params()
+    defaults = type(model)().get_params()
     for name, value in sorted(model.get_params().items()):
         if name not in left_out and value != defaults[name]:
             words += ["--set", f"{name}={_as_option(value)}"]
-    if model.offsets_.any():
-        words += ["--offsets", ",".join(map(repr, model.offsets_.tolist()))]
+    return words
+
+
+def _fit_line(source: str, words: Sequence[str]) -> str:
+    words = ["fairerclip", "fit", base_name(source), "-o", "MODEL", *words]
     return " ".join(word if word in PLACEHOLDERS else shlex.quote(word) for word in words)
 
 
@@ -162,7 +176,7 @@ def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -
     """Describe the model: its parameters, how it was made, and the command that fits it."""
     model, facts = mitigation.model, model_facts(mitigation.model)
     if isinstance(model, MitigatedZeroShot):
-        return _mitigator_model(model, facts, mitigation)
+        return _mitigator_model(experiment, source, model, facts, mitigation)
     if isinstance(model, Baseline):
         return _baseline_section(model, facts, mitigation.source)
     strengths = (repr(float(model.tau_)), repr(float(model.tau_z)), model.criterion_)
@@ -180,7 +194,6 @@ def model_section(experiment: Experiment, source: str, mitigation: Mitigation) -
         seconds=mitigation.seconds,
         source=mitigation.source,
         method=facts.method,
-        untuned=mitigation.untuned,
         training=facts.training,
         tuning=facts.tuning,
     )
@@ -203,12 +216,21 @@ def _baseline_section(model: Baseline, facts: ModelFacts, source: str) -> ModelS
     )
 
 
-def _mitigator_model(model: MitigatedZeroShot, facts: ModelFacts, mitigation: Mitigation) -> ModelSection:
-    """Describe a mitigator, which was given."""
-    mitigator = model.mitigator_
+def _mitigator_model(
+    experiment: Experiment,
+    source: str,
+    model: MitigatedZeroShot,
+    facts: ModelFacts,
+    mitigation: Mitigation,
+) -> ModelSection:
+    """Describe a mitigator, and the command that fits it unless it was given."""
+    mitigator, labels = model.mitigator_, mitigation.labels
     parameters = {name: _plain(value) for name, value in sorted(mitigator.get_params(deep=False).items())}
     return ModelSection(
+        labels=labels,
         parameters=parameters,
+        command=None if labels is None else mitigator_command(experiment, source, mitigator, labels),
+        seconds=mitigation.seconds,
         source=mitigation.source,
         method=facts.method,
         paper=model.requirements.paper,
@@ -220,22 +242,27 @@ def _mitigator_model(model: MitigatedZeroShot, facts: ModelFacts, mitigation: Mi
 def mitigated_classifier(experiment: Experiment, mitigator: EmbeddingMitigator) -> MitigatedZeroShot:
     """Return the zero-shot classifier of mitigated embeddings; raise if the task does not fit the mitigator."""
     check_is_fitted(mitigator, "fitted_")
-    if experiment.named_text is None:
-        raise PromptError(
-            f"{experiment.task.name} has no class prompts (text_target), which rank and classify mitigated embeddings"
-        )
+    text = check_prompts(experiment)
     if mitigator.n_features_in_ != experiment.task.width:
         raise ShapeError(
             f"the mitigator is for embeddings of width {mitigator.n_features_in_}, but those of "
             f"{experiment.task.name} have width {experiment.task.width}"
         )
-    return MitigatedZeroShot.of(mitigator, experiment.named_text)
+    return MitigatedZeroShot.of(mitigator, text)
+
+
+def check_prompts(experiment: Experiment) -> dict[str, NDArray[np.floating]]:
+    """Return the class prompts by name; raise without any."""
+    if experiment.named_text is None:
+        raise PromptError(
+            f"{experiment.task.name} has no class prompts (text_target), which rank and classify mitigated embeddings"
+        )
+    return experiment.named_text
 
 
 def _learned(model: FairerCLIP) -> dict[str, str]:
-    """Return the corrections of the class scores that a search learned, as text; nothing where there are none."""
-    values = {"offsets_": model.offsets_, "sensitive_shifts_": model.sensitive_shifts_}
-    return {name: str(value.tolist()) for name, value in values.items() if value is not None and value.any()}
+    """Return the offsets of the class scores as text; nothing where there are none."""
+    return {"offsets_": str(model.offsets_.tolist())} if model.offsets_.any() else {}
 
 
 def _plain(value: Any) -> str | float | bool | None:
