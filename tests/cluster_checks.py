@@ -104,16 +104,6 @@ def a_search_on_a_cluster_finds_the_model_of_a_search_here(client, task, file):
 
 
 @check
-def a_search_for_rankings_reads_sensitive_values_on_the_workers(client, task, file):
-    prompts = {"text": task.text_target, "validation": (task.val.X, None, task.val.sensitive())}
-    here, there = (
-        FairerCLIPSearch(objective="max_skew").fit(X, **prompts)
-        for X in (open_store(file), distribute(file, client, rows_per_part=300))
-    )
-    assert there.best_score_ == pytest.approx(here.best_score_, abs=1e-6)
-
-
-@check
 def the_work_of_a_part_stays_with_its_worker(client, file):
     rows = distribute(file, client, rows_per_part=300)
     views = rows.wrapped(partial(Padded, np.zeros(1 << 14)))  # so large that it is a task of one worker

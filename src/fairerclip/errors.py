@@ -260,10 +260,6 @@ class PositiveClassWarning(FairerClipWarning):
     """Two classes have names and no positive class was given, so the second in sorted order is the positive one."""
 
 
-class UntunedRankingWarning(FairerClipWarning):
-    """A task without target labels was fitted without tuning its rankings."""
-
-
 class RefitWarning(FairerClipWarning):
     """A model that was trained again does not predict as it did."""
 

@@ -122,22 +122,17 @@ def test_the_earlier_of_rows_with_the_same_score_is_better_across_blocks(
         assert found["rank"].tolist() == [[k, k] for k in range(1, 11)]
 
 
-@pytest.mark.parametrize("ranked", [False, True])
-def test_parquet_in_row_groups_holds_the_table_of_csv(models, store, tmp_path, monkeypatch, ranked):
+def test_parquet_in_row_groups_holds_the_table_of_csv(models, store, tmp_path, monkeypatch):
     pq = pytest.importorskip("pyarrow.parquet")
     from fairerclip.data.io import parquet_table
 
     monkeypatch.setattr(parquet_table, "GROUP_ROWS", 5000)
-    monkeypatch.setattr(module, "is_ranking", lambda model: ranked)
     opened = open_store(store)
     apply_to_file(models["own"], opened, tmp_path / "p.parquet")
     apply_to_file(models["own"], opened, tmp_path / "p.csv")
     rows = pq.read_table(tmp_path / "p.parquet").to_pylist()
     assert [{k: str(v) for k, v in row.items()} for row in rows] == table(tmp_path / "p.csv")
     assert pq.ParquetFile(tmp_path / "p.parquet").metadata.num_row_groups == 2
-    if ranked:
-        scores = models["own"].scores(opened[:])
-        assert [row["rank: waterbird"] for row in rows] == places(scores)[:, 1].tolist()
 
 
 def test_labels_of_several_types_and_rows_without_ids_are_written(models, tmp_path, birds):

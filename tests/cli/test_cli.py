@@ -128,6 +128,7 @@ def test_fit_can_tune_on_the_validation_split(run, task, tmp_path):
 
 def test_fit_reports_skew_where_there_is_no_target(run, gallery, tmp_path):
     arguments = ("fit", gallery, "-o", tmp_path / "m", "--sensitive", "sex", "--classes", "good,evil", *FAST)
+    arguments += ("--method", "fairerclip")
     code, out, _ = run(*arguments, "--set", "max_iter=1")
     assert code == 0
     assert "MaxSkew@" in out
@@ -243,7 +244,9 @@ def test_apply_refuses_rankings_that_cannot_be(run, task, ranking, tmp_path):
     folder, model, X, _ = ranking
     out = tmp_path / "o.csv"
     call = ("apply", folder / "m", folder / "faces.npz", "-o", out)
-    assert refused(run(*call, "--prompt", "a goose"), "'a goose' is not a prompt", model.classes_[0])
+    assert refused(
+        run(*call, "--top", 3, "--prompt", "a goose"), "'a goose' is not a prompt", model.classes_[0]
+    )
     for top in (len(X) + 1, 0, -1):
         assert refused(run(*call, "--top", top), f"between 1 and {len(X)}", str(top))
     run("fit", task, "-o", tmp_path / "m", *FAST)

@@ -115,9 +115,6 @@ KINDS = {
     "from the mean": functools.partial(fairer, decision="prompts", decision_zero="mean"),
     "narrow kernel": functools.partial(fairer, bandwidth=0.01),
     "offsets": functools.partial(adjusted, offsets=[0.2, -0.1, 0.0]),
-    "sensitive shifts": functools.partial(
-        adjusted, sensitive_shifts=[[0.1, 0.0, 0.2], [0.0, 0.2, 0.1], [0, 0, 0.3]]
-    ),
     "adapter": adapter,
     "DeAR": residual,
     "prompt debiasing": addition,

@@ -19,7 +19,6 @@ from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.errors import (
     LabelError,
     ParameterError,
-    RankWarning,
     ShapeError,
     ZeroRowError,
 )
@@ -210,27 +209,6 @@ def test_set_output_gives_a_data_frame():
     )
 
 
-# Rankings -------------------------------------------------------------------------------------------
-
-
-def test_rankings_without_validation_rows_are_judged_on_the_training_rows():
-    t = task("gallery", scale=0.1)
-    given = {"text": t.text_target, "sensitive_features": t.train.s["sex"]}
-    found = FairerCLIPSearch(FairerCLIP(random_state=0), objective="max_skew").fit(t.train.X, **given)
-    assert found.best_estimator_.diagnostics_["tuning"]["rows"] == len(t.train.X)
-    assert found.best_estimator_.sensitive_shifts_.shape == (10, 2)
-    assert found.results_[-1]["max_skew"] > -found.best_score_
-    assert found.strategy_ == "shifts"
-    refitted = FairerCLIP(**found.best_params_, n_features=1000)
-    with pytest.warns(RankWarning, match="10 components"):
-        refitted.fit(t.train.X, **given)
-    assert_allclose(
-        refitted.at(sensitive_shifts=found.best_estimator_.sensitive_shifts_).scores(t.test.X),
-        found.scores(t.test.X),
-        atol=1e-8,
-    )
-
-
 # What cannot be searched ----------------------------------------------------------------------------
 
 
@@ -247,14 +225,6 @@ def test_rankings_without_validation_rows_are_judged_on_the_training_rows():
         ({"max_seconds": 0}, {}, ParameterError, "max_seconds must be a number above 0"),
         ({}, {"groups": [1, 2]}, ShapeError, r"one entry per row of X, shape \(\d+,\); got \(2,\)"),
         ({}, {"y": None}, LabelError, "requires y to be passed, but the target y is None"),
-        ({"objective": "max_skew", "search_space": None}, {}, LabelError, "needs sensitive values"),
-        ({"objective": "max_skew"}, {}, ParameterError, "search_space cannot be used with max_skew"),
-        (
-            {"objective": "max_skew", "search_space": None, "max_seconds": 3},
-            {"groups": [1]},
-            ParameterError,
-            "max_seconds and groups cannot be used with max_skew",
-        ),
         ({"search_space": {"tau": [1]}}, {}, ParameterError, r"search_space has unknown entries \['tau'\]"),
         ({"objective": "best"}, {}, ParameterError, "objective must be one of"),
     ],

@@ -160,10 +160,6 @@ def test_validation_rows_that_cannot_be_are_named(spoil, error, message):
             {"objective": lambda y, p, s: 0.0, "accuracy_floor": 0.8},
             "accuracy_floor cannot be used with a function",
         ),
-        (
-            {"objective": "max_skew", "accuracy_floor": 0.8},
-            "accuracy_floor and search_space cannot be used with max_skew",
-        ),
         ({"search": {"gammas": [1.0]}}, "search_space has unknown entries"),
     ],
 )

@@ -1,20 +1,15 @@
-"""Numbers of a search with the constants written out: of its record, of its table, and of rankings."""
+"""Numbers of a search with the constants written out: of its record and of its table."""
 
 import json
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import spearmanr
 from tuning_inputs import START, TINY, all_rows, figures, remember, searched, small, task
 
-from fairerclip.errors import LabelError
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_scores
-from fairerclip.metrics import max_skew
 from fairerclip.tuning.candidates import FITS, TAUS, ZERO_SHOTS
 from fairerclip.tuning.pool import Candidate, Pool
-from fairerclip.tuning.ranking import STRENGTHS, _equal_top, _judge, _known_groups
 from fairerclip.tuning.record import candidate_table
 
 WORST = Objective("worst_group")
@@ -111,50 +106,3 @@ def test_the_default_search_has_these_fits_and_points():
     assert [(fit["gamma"], fit["class_weight"]) for fit in FITS] == [
         (gamma, weight) for gamma in (1e-3, 3e-4, 1e-4, 4e-3) for weight in ("balanced", "group")
     ]
-
-
-# Rankings -------------------------------------------------------------------------------------------------
-
-
-def test_a_strength_is_judged_by_the_skew_of_a_fifth_and_the_least_agreement_inside_a_group():
-    rng = np.random.default_rng(0)
-    old, taken = rng.normal(size=(43, 2)), rng.normal(size=(43, 2))
-    codes = np.repeat(
-        [0, 1, 2], [20, 21, 2]
-    )  # the last has too few rows for an order, though it is turned round
-    taken[-2:] = (old[-2:] - old[[-1, -2]]) / 0.4
-    new = old - 0.4 * taken
-    found = _judge(0.4, old, taken, codes)
-    inside = [spearmanr(old[codes == g, j], new[codes == g, j])[0] for g in (0, 1) for j in (0, 1)]
-    assert found["rank_correlation"] == pytest.approx(min(inside))
-    assert found["max_skew"] == pytest.approx(np.mean(max_skew(new, codes, 9)))
-    assert _judge(0.0, old, taken, codes)["rank_correlation"] == 1.0
-
-
-def test_strengths_fall_from_one_to_nothing_by_tenths():
-    assert_allclose(STRENGTHS, np.linspace(1, 0, 11), atol=1e-12)
-
-
-def test_a_ranking_needs_two_groups_and_one_of_three_rows():
-    codes, values = _known_groups(["a", "b", "a", None, "a"], 5, None)
-    assert codes.tolist() == [0, 1, 0, -1, 0]
-    assert values.tolist() == ["a", "b"]
-    with pytest.raises(LabelError, match="no group of validation s has more than 2 rows"):
-        _known_groups(["a", "b", "a", None, "b"], 5, None)
-    with pytest.raises(LabelError, match="fewer than two groups"):
-        _known_groups(["a", "a", "a", None, "a"], 5, None)
-
-
-def test_shifts_bring_the_shares_of_the_soft_top_to_those_of_all_rows():
-    rng = np.random.default_rng(0)
-    groups = np.eye(2)[(rng.random(2000) < 0.3).astype(int)]
-    explained = np.column_stack([groups, np.ones(2000)])[:, :2] + 0.1 * rng.normal(size=(2000, 2))
-    scores = rng.normal(size=2000) + 0.8 * groups[:, 1]
-    shift = _equal_top(scores, explained, groups)
-    moved = scores - explained @ shift
-    softness = 0.25 * moved.std() / 2
-    top = 1 / (1 + np.exp(-(moved - np.quantile(moved, 0.8)) / softness))
-    assert_allclose(groups.T @ top / top.sum(), groups.mean(axis=0), rtol=2e-3)
-    assert_array_equal(
-        _equal_top(scores, np.ones((2000, 2)), groups), 0.0
-    )  # rows that say nothing of the groups

@@ -33,32 +33,22 @@ def answer_columns(
 ) -> dict[str, list[Any]]:
     """Return the columns of a table with a row per image, for the rows from number ``start`` on.
 
-    ``answers`` holds ``score`` (b, c), and what there is of ``id`` (b,), ``prediction`` (b,) and ``rank`` (b, c);
-    ``names`` are the prompts of the columns of scores and ranks.
+    ``answers`` holds ``score`` (b, c), ``prediction`` (b,) and, where rows have them, ``id`` (b,); ``names`` are the
+    prompts of the columns of scores.
     """
     columns: dict[str, list[Any]] = {"row": list(range(start, start + len(answers["score"])))}
     if "id" in answers:
         columns["id"] = [str(i) for i in answers["id"]]
-    if "prediction" in answers:
-        columns["prediction"] = answers["prediction"].tolist()
-    for kind in ("rank", "score"):
-        if kind in answers:
-            columns |= zip([f"{kind}: {name}" for name in names], answers[kind].T.tolist(), strict=True)
+    columns["prediction"] = answers["prediction"].tolist()
+    columns |= zip([f"score: {name}" for name in names], answers["score"].T.tolist(), strict=True)
     return columns
 
 
-def example_columns(
-    names: Sequence[str], classes: NDArray[Any] | None, *, with_ids: bool
-) -> dict[str, list[Any]]:
-    """Return the columns of such a table with all types of their values; without ``classes`` it has ranks."""
-    c = len(names)
-    answers = {"score": np.zeros((1, c))}
+def example_columns(names: Sequence[str], classes: NDArray[Any], *, with_ids: bool) -> dict[str, list[Any]]:
+    """Return the columns of such a table of predictions, with all types of their values."""
+    answers = {"score": np.zeros((1, len(names))), "prediction": classes}
     if with_ids:
         answers["id"] = np.array([""])
-    if classes is None:
-        answers["rank"] = np.ones((1, c), dtype=np.int64)
-    else:
-        answers["prediction"] = classes
     return answer_columns(answers, names)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -28,15 +28,6 @@ class TopRow(NamedTuple):
     """Number of the row, from 0."""
     id: str | None
     score: float
-
-
-def is_ranking(model: AnyModel) -> bool:
-    """Return whether a model ranks by prompt: its scores are shifted per prompt, so their argmax is not a class."""
-    if isinstance(model, Baseline):
-        return False
-    tuning = model.diagnostics_.get("tuning")
-    objective = tuning.get("objective") if isinstance(tuning, Mapping) else None
-    return objective == "max_skew" or model.sensitive_shifts_ is not None
 
 
 def prompt_names(model: AnyModel) -> list[str]:

@@ -23,11 +23,9 @@ from fairerclip.applying.answer_files import (
     write_top,
 )
 from fairerclip.applying.apply import (
-    BLOCK_ROWS,
     AnyModel,
     TopRow,
     check_k,
-    is_ranking,
     named_rows,
     score_columns,
 )
@@ -41,9 +39,6 @@ from fairerclip.data.stores import EmbeddingStore
 from fairerclip.errors import ParameterError
 
 Array = NDArray[Any]
-
-SHOWN = 10
-"""Best rows of each prompt that a report holds if no number is given."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +108,7 @@ def apply_to_file(
     Returns
     -------
     AppliedReport
-        O(n·p·D) time. Memory: a block of rows, and the ids; of an ``.npz`` or a table of ranks also the scores.
+        O(n·p·D) time. Memory: a block of rows, and the ids; of an ``.npz`` also the scores.
     """
     from fairerclip.model.archive import load
 
@@ -122,14 +117,11 @@ def apply_to_file(
     fitted: AnyModel = load(model) if isinstance(model, str | Path) else model
     store = as_store(source, split)
     check_widths(fitted, store, str(model) if isinstance(model, str | Path) else "the model")
-    rank = top is not None or is_ranking(fitted)
-    if prompts is not None and not rank:
-        raise ParameterError(
-            "prompts choose what to rank by; this model predicts classes unless top= is given"
-        )
+    if prompts is not None and top is None:
+        raise ParameterError("prompts choose what to rank by; a model predicts classes unless top= is given")
     if top is not None:
         check_k(top, len(store))
-    run = _AnswerFile(fitted, store, path, overwrite, *score_columns(fitted, prompts), progress, rank, client)
+    run = _AnswerFile(fitted, store, path, overwrite, *score_columns(fitted, prompts), progress, client)
     return run.write(top)
 
 
@@ -144,33 +136,28 @@ class _AnswerFile:
     kept: list[int]
     names: list[str]
     progress: Progress | None
-    ranked: bool
     client: Any
 
     def write(self, top: int | None) -> AppliedReport:
         """Write the file, with the best rows alone where a table of them is asked for."""
-        best = BestRows(len(self.names), min(len(self.store), top or SHOWN)) if self.ranked else None
+        best = None if top is None else BestRows(len(self.names), min(len(self.store), top))
         classes = self.model.classes_
         began, counts = time.perf_counter(), np.zeros(len(classes), dtype=np.int64)
-        only_best = top is not None and self.path.suffix != ".npz"
-        if only_best:
-            for _ in self.answers(best, None):
-                pass
-        elif self.path.suffix == ".npz":
+        if self.path.suffix == ".npz":
             self.write_npz(best, counts)
-        elif self.ranked:  # the rank of a row needs the scores of all
-            scores = np.concatenate([found["score"] for found in self.answers(best, counts)])
-            self.write_table(_slices({"score": scores, "rank": _ranks(scores)}))
-        else:
+        elif best is None:
             self.write_table(self.answers(None, counts))
+        else:
+            for _ in self.answers(best, counts):
+                pass
         rows = [] if best is None else named_rows(best, self.names, self.store.ids)
-        if only_best:
+        if best is not None and self.path.suffix != ".npz":
             write_top(rows, self.path, overwrite=self.overwrite)
         named = {str(c): int(k) for c, k in zip(classes.tolist(), counts, strict=True)}
         seconds = time.perf_counter() - began
-        return AppliedReport(str(self.path), len(self.store), None if self.ranked else named, rows, seconds)
+        return AppliedReport(str(self.path), len(self.store), named if best is None else None, rows, seconds)
 
-    def answers(self, best: BestRows | None, counts: Ints | None) -> Iterator[dict[str, Array]]:
+    def answers(self, best: BestRows | None, counts: Ints) -> Iterator[dict[str, Array]]:
         """Yield the answers of each block by name, and take note of the best rows or the predicted classes."""
         wanted = self.path.suffix == ".npz"
         how = {"embeddings": wanted, "progress": self.progress, "client": self.client}
@@ -179,7 +166,7 @@ class _AnswerFile:
             found: dict[str, Array] = {"score": scores}
             if best is not None:
                 best.add(block.start, scores)
-            elif counts is not None:
+            else:
                 found["code"] = block.codes.astype(smallest_type(len(counts)))
                 counts += np.bincount(block.codes, minlength=len(counts))
             if wanted and block.embeddings is not None:
@@ -193,13 +180,10 @@ class _AnswerFile:
         with atomic_file(self.path, overwrite=self.overwrite) as handle:
             file: ParquetBlocks | None = None
             if self.path.suffix == ".parquet":
-                shown = None if self.ranked else classes
-                file = ParquetBlocks(handle, example_columns(self.names, shown, with_ids=ids is not None))
+                file = ParquetBlocks(handle, example_columns(self.names, classes, with_ids=ids is not None))
             start = 0
             for found in blocks:
-                answers = {name: array for name, array in found.items() if name in ("score", "rank")}
-                if "code" in found:
-                    answers["prediction"] = classes[found["code"]]
+                answers = {"score": found["score"], "prediction": classes[found["code"]]}
                 if ids is not None:
                     answers["id"] = ids[start : start + len(found["score"])]
                 columns = answer_columns(answers, self.names, start)
@@ -244,7 +228,7 @@ class _AnswerFile:
         """Raise, from the first block of answers, if the file would be too large to be read again."""
         row = sum(block[0].nbytes for block in first.values())
         row += 0 if self.store.ids is None else self.store.ids.itemsize
-        row += first["score"][0].nbytes if self.ranked else self.model.classes_.itemsize
+        row += self.model.classes_.itemsize if "code" in first else first["score"][0].nbytes
         if row * len(self.store) >= DEFAULT_LIMITS.npz_bytes:
             raise ParameterError(
                 f"{self.path}: the answers take {row * len(self.store):,} bytes, and an .npz of more than "
@@ -254,7 +238,7 @@ class _AnswerFile:
     def _named(self, arrays: dict[str, Array], counts: Ints) -> dict[str, Array]:
         """Return the arrays of the file beside embeddings by name."""
         out = {} if self.store.ids is None else {"id": self.store.ids}
-        if self.ranked:
+        if "code" not in arrays:
             out["rank"] = _ranks(arrays["score"])
         else:
             labels = self.model.classes_
@@ -280,9 +264,3 @@ def _ranks(scores: NDArray[np.floating]) -> NDArray[np.int64]:
     places = np.empty(scores.shape, dtype=np.int64)
     np.put_along_axis(places, order, np.arange(1, len(scores) + 1)[:, None], axis=0)
     return places
-
-
-def _slices(arrays: dict[str, Array]) -> Iterator[dict[str, Array]]:
-    """Yield the same rows of all arrays, block by block."""
-    for start in range(0, len(arrays["score"]), BLOCK_ROWS):
-        yield {name: array[start : start + BLOCK_ROWS] for name, array in arrays.items()}

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from fairerclip.applying.apply import AnyModel, TopRow
     from fairerclip.embedding.mitigator import EmbeddingMitigator
 
-TOP = 10
-"""Number of rows of each ranking that are printed by default, as `fairerclip.applying.streamed_answers.SHOWN`."""
 SHOWN = 20
 """Largest number of rows of each ranking that are printed; files and JSON have all that were asked for."""
 SHOWN_PROMPTS = 20
@@ -48,8 +46,8 @@ Top = Annotated[
     typer.Option(
         metavar="K",
         help="Rank the images by each prompt, and write the K best of each with ids and scores; an .npz has the ranks "
-        "of all images. A model fitted with --objective max_skew always ranks. "
-        f"At most {SHOWN} of each are shown, by default {TOP}.",
+        "of all images. "
+        f"At most {SHOWN} of each are shown.",
     ),
 ]
 Prompt = Annotated[
@@ -200,14 +198,13 @@ def _classified(
 ) -> dict[str, Any]:
     """Write the answers of a classifier, which are computed here or on a cluster."""
     from fairerclip.applying.answer_files import check_predictions_path
-    from fairerclip.applying.apply import is_ranking
     from fairerclip.applying.mitigated_rows import as_store, check_widths
     from fairerclip.applying.streamed_answers import apply_to_file
     from fairerclip.cli import show
     from fairerclip.errors import ParameterError
 
     check_predictions_path(output, overwrite)
-    if prompt and top is None and not is_ranking(fitted):
+    if prompt and top is None:
         raise ParameterError(
             f"--prompt names what to rank by, but {model} predicts classes; give --top K to rank"
         )

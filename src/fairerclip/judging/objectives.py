@@ -37,7 +37,7 @@ class Objective:
     def __post_init__(self) -> None:
         if self.name not in OBJECTIVES:
             raise ParameterError(
-                f"objective must be one of {', '.join(OBJECTIVES)}, max_skew or a function; got {self.name!r}"
+                f"objective must be one of {', '.join(OBJECTIVES)} or a function; got {self.name!r}"
             )
         floor = self.accuracy_floor
         if floor is not None and not (isinstance(floor, numbers.Real) and 0 <= floor <= 1):

@@ -36,7 +36,7 @@ class FittedAnswers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifie
     eigenvalues_, objective_ = part("encoders.eigenvalues"), part("objective")
     prompts_, prompt_classes_ = part("prompts"), part("prompt_classes")
     temperature_, rows_ = part("temperature"), part("rows")
-    offsets_, sensitive_shifts_ = part("adjustment.offsets"), part("adjustment.sensitive_shifts")
+    offsets_ = part("offsets")
     tau_, zero_shot_, gamma_ = UsedValue("tau"), UsedValue("zero_shot"), UsedValue("gamma")
     criterion_, guess_weight_ = UsedValue("criterion"), UsedValue("guess_weight")
     _n_features_out = part("n_components")

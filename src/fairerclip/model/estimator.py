@@ -7,17 +7,17 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from fairerclip._util.types import F64
 from fairerclip.errors import ParameterError
 from fairerclip.model.answers import FittedAnswers
 from fairerclip.model.automatic import resolve_automatic
 from fairerclip.model.fit_inputs import FitInputs, read_inputs
 from fairerclip.model.kept_fit import KeptFit
-from fairerclip.model.parameters import FREE, LEARNED, check_parameters, warn_of_idle
+from fairerclip.model.parameters import FREE, check_parameters, warn_of_idle
 from fairerclip.model.path import TauPath, path_grid, solve_path
 from fairerclip.model.prepare import Prepared
 from fairerclip.model.presets import preset
 from fairerclip.model.saving import SavedModel
-from fairerclip.solver.decision import Adjustment
 
 
 class FairerCLIP(FittedAnswers, KeptFit, SavedModel, BaseEstimator):
@@ -125,9 +125,6 @@ class FairerCLIP(FittedAnswers, KeptFit, SavedModel, BaseEstimator):
     offsets_ : array of shape (c,)
         Offsets that were added to the class scores: learned by ``class_offsets="auto"`` or by `FairerCLIPSearch`, or
         set by `at`; otherwise zeros.
-    sensitive_shifts_ : array of shape (c, q) or None
-        Weights of the predicted sensitive values that were subtracted from each class score, learned by
-        ``FairerCLIPSearch(objective="max_skew")`` for rankings.
     tau_, zero_shot_, gamma_, guess_weight_, criterion_ : float, float, float, float, str
         Values that were used.
     fitted_ : FittedModel
@@ -284,19 +281,19 @@ class FairerCLIP(FittedAnswers, KeptFit, SavedModel, BaseEstimator):
         """Choose what is "auto", solve, and keep the solution."""
         chosen = resolve_automatic(inputs.data)
         prepared = chosen.prepare(inputs.data)
-        adjustment = prepared.adjustment(chosen.offsets)
-        return self._complete(prepared, inputs, adjustment, chosen.parameters, chosen.record)
+        offsets = prepared.offsets(chosen.offsets)
+        return self._complete(prepared, inputs, offsets, chosen.parameters, chosen.record)
 
     def _complete(
         self,
         prepared: Prepared,
         inputs: FitInputs,
-        adjustment: Adjustment,
+        offsets: F64,
         params: Mapping[str, Any],
         record: dict[str, Any] | None = None,
     ) -> FairerCLIP:
         """Solve the factored problem of a fit with parameters of which none is "auto"."""
-        self._solve(prepared, inputs.seen, adjustment, params, depth=5)
+        self._solve(prepared, inputs.seen, offsets, params, depth=5)
         self.diagnostics_["automatic"] = record
         self.missing_label_, self.seed_ = inputs.missing_label, inputs.seed
         inputs.data.how.finish()
@@ -331,23 +328,21 @@ class FairerCLIP(FittedAnswers, KeptFit, SavedModel, BaseEstimator):
         grid = path_grid(setting, taus, tau_zs, criterion, zero_shots, has_text=prepared.target.has_text)
         refined = self.refine if refine is None else refine
         points, scores = solve_path(
-            prepared, grid, refine=refined, adjustment=self.state.adjustment, progress=progress
+            prepared, grid, refine=refined, offsets=self.state.offsets, progress=progress
         )
         return TauPath(self, points, scores, refined)
 
-    def at(self, *, offsets: Any = None, sensitive_shifts: Any = None, **parameters: Any) -> FairerCLIP:
+    def at(self, *, offsets: Any = None, **parameters: Any) -> FairerCLIP:
         """Return a fitted copy with other values of parameters that need no new sums over the rows, such as gamma.
 
-        The parameters of the copy, its seed among them, fit the same model again, before offsets and shifts: they have
-        the values that were used, none is "auto". Another gamma takes a factorisation, or steps of conjugate gradients
+        The parameters of the copy, its seed among them, fit the same model again, before offsets: they have the
+        values that were used, none is "auto". Another gamma takes a factorisation, or steps of conjugate gradients
         from the solutions of this fit; the model is that of a fit up to rounding, or the tolerance of that solver.
 
         Parameters
         ----------
         offsets : sequence of c numbers, optional
             Added to the class scores, in the order of ``classes_``. Default: ``offsets_``.
-        sensitive_shifts : c sequences of one number per sensitive value, optional
-            Weights of the predicted sensitive values to subtract from each class score. Default: ``sensitive_shifts_``.
         **parameters
             Parameters of the constructor to change.
         """
@@ -355,23 +350,19 @@ class FairerCLIP(FittedAnswers, KeptFit, SavedModel, BaseEstimator):
         costly = [name for name in parameters if name not in (*FREE, "gamma")]
         if costly:
             raise ParameterError(
-                f"{costly[0]} needs a new fit; free to change are gamma, {', '.join((*FREE, *LEARNED))}"
+                f"{costly[0]} needs a new fit; free to change are gamma, {', '.join((*FREE, 'offsets'))}"
             )
-        own = state.adjustment
-        adjustment = state.prepared.adjustment(
-            own.offsets if offsets is None else offsets,
-            own.sensitive_shifts if sensitive_shifts is None else sensitive_shifts,
-        )
+        offsets = state.offsets if offsets is None else state.prepared.offsets(offsets)
         other = type(self)()
         other.__dict__.update(self.__dict__)  # copy.copy would leave out the training data, as pickling does
         of_fit = {"random_state": self.seed_, "normalize": self.fitted_.normalize}
         other.set_params(**{**self.used_parameters(), **parameters, **of_fit})
         if not parameters:
-            return other._adjust(adjustment)
+            return other._set_offsets(offsets)
         params = other.get_params(deep=False)
         check_parameters(params)
         prepared = state.prepared if "gamma" not in parameters else state.prepared.at(params["gamma"])
-        return other._solve(prepared, self.fitted_.rows, adjustment, params)
+        return other._solve(prepared, self.fitted_.rows, offsets, params)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())

@@ -28,7 +28,6 @@ from fairerclip.errors import FreeQueryError, ShapeError
 from fairerclip.features import FeatureMap
 from fairerclip.inputs.prompts import prototypes
 from fairerclip.solver.alternation import Encoders
-from fairerclip.solver.decision import Adjustment
 
 USED = ("tau", "zero_shot", "gamma", "criterion", "guess_weight")
 """Parameters that may be "auto", whose values in a fit are kept."""
@@ -117,8 +116,8 @@ class FittedModel:
         Whether rows and prompts are scaled to unit length.
     weighs_classes : bool
         Whether scores are inner products with class weights instead of prompts.
-    adjustment : Adjustment
-        Learned corrections of the class scores; the encoders contain them already.
+    offsets : array of shape (c,)
+        Offsets that were added to the class scores; the encoders contain them already.
     used : mapping
         Values of the parameters `USED`.
     """
@@ -133,7 +132,7 @@ class FittedModel:
     rows: RowSummary
     normalize: bool
     weighs_classes: bool
-    adjustment: Adjustment
+    offsets: F64
     used: Mapping[str, Any]
 
     @property

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 from sklearn.utils.validation import check_is_fitted
 
+from fairerclip._util.types import F64
 from fairerclip.data.embedding_rows import RowSummary
 from fairerclip.errors import StateError
 from fairerclip.model.details import forget_details
 from fairerclip.model.fitted import USED, FittedModel
 from fairerclip.model.prepare import FitState, Prepared, diagnostics, solve
-from fairerclip.solver.decision import Adjustment
 
 
 class KeptFit:
@@ -43,7 +43,7 @@ class KeptFit:
         self,
         prepared: Prepared,
         seen: RowSummary,
-        adjustment: Adjustment,
+        offsets: F64,
         params: Mapping[str, Any],
         depth: int = 3,
     ) -> Self:
@@ -51,7 +51,7 @@ class KeptFit:
 
         ``depth`` is the stack level of warnings.
         """
-        state, result = solve(prepared, params, adjustment)
+        state, result = solve(prepared, params, offsets)
         fitted, notes = state.model(seen, normalize=params["normalize"])
         # Only now that there is a solution: a fit that fails leaves the model as it was.
         self._state, self.fitted_ = state, fitted
@@ -65,13 +65,13 @@ class KeptFit:
             warnings.warn(message, kind, stacklevel=depth)
         return self
 
-    def _adjust(self, adjustment: Adjustment) -> Self:
-        """Replace the learned corrections of the class scores; the solution stays."""
-        state = self.state.adjusted(adjustment)
+    def _set_offsets(self, offsets: F64) -> Self:
+        """Replace the offsets of the class scores; the solution stays."""
+        state = self.state.with_offsets(offsets)
         fitted, notes = state.model(self.fitted_.rows, normalize=self.fitted_.normalize)
         self._state, self.fitted_ = state, fitted
         forget_details(self)
-        # The record of a search describes the model that it chose, with the corrections that it learned.
+        # The record of a search describes the model that it chose, with the offsets that it learned.
         self.diagnostics_ = {name: value for name, value in self.diagnostics_.items() if name != "tuning"}
         for kind, message in notes:
             warnings.warn(message, kind, stacklevel=3)

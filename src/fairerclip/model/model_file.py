@@ -32,9 +32,9 @@ from fairerclip.model.contents import (
 )
 from fairerclip.model.fitted import USED, FittedModel
 from fairerclip.model.folder_files import MAX_MANIFEST_BYTES
-from fairerclip.model.parameters import CRITERIA, LEARNED, check_offsets, check_parameters, check_shifts
+from fairerclip.model.parameters import CRITERIA, check_offsets, check_parameters
 from fairerclip.solver.alternation import Encoders
-from fairerclip.solver.decision import Adjustment, Decision
+from fairerclip.solver.decision import Decision
 
 if TYPE_CHECKING:
     from fairerclip.model.estimator import FairerCLIP
@@ -71,8 +71,7 @@ def _parameters(model: FairerCLIP) -> dict[str, Any]:
     """
     own = model.get_params(deep=False)
     own["normalize"] = model.fitted_.normalize
-    if model.sensitive_shifts_ is None:  # with shifts every decision weighs classes
-        own["decision"] = "target" if model.fitted_.weighs_classes else "prompts"
+    own["decision"] = "target" if model.fitted_.weighs_classes else "prompts"
     params: dict[str, Any] = {}
     for name, value in own.items():
         if name in ("class_weight", "subsample") and isinstance(value, Mapping):
@@ -123,7 +122,6 @@ def contents(model: FairerCLIP) -> Contents:
         "temperature": model.temperature_,
         "learned": {
             "offsets": model.offsets_.tolist(),
-            "sensitive_shifts": None if model.sensitive_shifts_ is None else model.sensitive_shifts_.tolist(),
             **model.fitted_.used,
         },
         "features": model.features_.kernel,
@@ -158,7 +156,7 @@ def _check_values(path: Path, contents: Contents) -> None:
         "prompt_classes": _are_places(state["prompt_classes"], contents.classes),
         "temperature": type(temperature) is float and 0 < temperature < math.inf,
         "diagnostics": isinstance(contents.diagnostics, dict),
-        "learned": isinstance(state["learned"], dict) and set(state["learned"]) == {*LEARNED, *USED},
+        "learned": isinstance(state["learned"], dict) and set(state["learned"]) == {"offsets", *USED},
     }
     refuse(path, valid)
 
@@ -210,7 +208,6 @@ def _fitted_model(saved: Contents, model: FairerCLIP) -> FittedModel:
     """Return the part that new rows need."""
     state, tensors = saved.state, saved.tensors
     places, learned = state["prompt_classes"], state["learned"]
-    adjustment = _adjustment(learned, len(saved.classes))
     return FittedModel(
         classes=class_array(saved.classes),
         features=_features(saved, "features"),
@@ -235,8 +232,8 @@ def _fitted_model(saved: Contents, model: FairerCLIP) -> FittedModel:
         prompt_classes=None if places is None else np.array(places, dtype=np.int64),
         rows=RowSummary(state["n_rows"], tensors["row_lengths"], tensors["row_mean"]),
         normalize=model.normalize,
-        weighs_classes=model.decision == "target" or adjustment.sensitive_shifts is not None,
-        adjustment=adjustment,
+        weighs_classes=model.decision == "target",
+        offsets=check_offsets(learned["offsets"], len(saved.classes)),
         used=_used(learned),
     )
 
@@ -245,13 +242,6 @@ def _used(learned: Manifest) -> dict[str, Any]:
     """Return the values of parameters that a fit used, checked, in the order in which they are written."""
     check_choice("criterion", learned["criterion"], CRITERIA)
     return {name: learned[name] if name == "criterion" else _number(name, learned[name]) for name in USED}
-
-
-def _adjustment(learned: Manifest, n_classes: int) -> Adjustment:
-    """Return the learned corrections of the class scores; the encoders of the file contain them already."""
-    shifts = learned["sensitive_shifts"]
-    width = len(shifts[0]) if isinstance(shifts, list) and shifts and isinstance(shifts[0], list) else 0
-    return Adjustment(check_offsets(learned["offsets"], n_classes), check_shifts(shifts, n_classes, width))
 
 
 def _number(name: str, value: Any) -> float:
@@ -285,10 +275,9 @@ def _check_shapes(path: Path, model: FairerCLIP) -> None:
     sizes = (model.features_.n_features, model.features_.n_features_in, model.text_features_.n_features_in)
     seen = (model.rows_.lengths.shape, model.rows_.mean.shape)
     wrong += ["row_lengths, row_mean"] if seen != ((3,), (model.n_features_in_,)) else []
-    # One for each of the r dimensions; a column of ones has none, and sensitive shifts widen the space to one dimension
-    # per class, which adds none.
+    # One for each of the r dimensions; a column of ones has none.
     kept = model.eigenvalues_.size
-    if model.eigenvalues_.ndim != 1 or not (kept in (r, r - 1) or r in (c, c + 1)) or not 1 <= kept:
+    if model.eigenvalues_.ndim != 1 or kept not in (r, r - 1) or kept < 1:
         wrong.append("eigenvalues_")
     if wrong or r < 1 or sizes != (D, model.n_features_in_, model.n_features_in_):
         raise ModelFileError(f"{path}: the tensors do not fit together ({wrong or sizes})")

@@ -44,8 +44,6 @@ FREE = (
     *("max_iter", "refine"),
 )
 """Parameters that can change after a fit without a new factorisation."""
-LEARNED = ("offsets", "sensitive_shifts")
-"""Corrections of the class scores that a search learns; `FairerCLIP.at` sets them."""
 UNORDERED = (str, Mapping, set, frozenset)
 """Types that are no sequences of numbers, although Python can iterate over them."""
 FOLLOWING = ("tau_text", "tau_z_text")
@@ -66,25 +64,6 @@ def check_offsets(offsets: Any, n_classes: int) -> F64:
             f"classes_; got {offsets!r:.200}"
         )
     return np.array(values, dtype=np.float64)
-
-
-def check_shifts(shifts: Any, n_classes: int, n_values: int) -> F64 | None:
-    """Return sensitive shifts (c, q), checked, or None."""
-    if shifts is None:
-        return None
-    try:
-        rows = (
-            [] if isinstance(shifts, UNORDERED) else [[as_number(value) for value in row] for row in shifts]
-        )
-    except (TypeError, ValueError):
-        rows = []
-    fits = len(rows) == n_classes and all(len(row) == n_values for row in rows)
-    if not fits or not all(abs(value) <= LARGEST for row in rows for value in row):
-        raise ParameterError(
-            f"sensitive_shifts must be {n_classes} rows of {n_values} numbers (absolute value up to {LARGEST:g}), "
-            f"one per class and sensitive value; got {shifts!r:.200}"
-        )
-    return np.array(rows, dtype=np.float64).reshape(n_classes, n_values)
 
 
 def check_strength(name: str, value: Any, scaling: str, others: str = "") -> None:

@@ -35,7 +35,6 @@ from fairerclip.model.path_scores import (
     predicted_codes,
 )
 from fairerclip.solver.alternation import Encoders, Round, Setting
-from fairerclip.solver.decision import Adjustment
 from fairerclip.solver.grid import solve_grid
 from fairerclip.solver.sides import term_weight
 
@@ -148,13 +147,13 @@ def solve_path(
     grid: Sequence[Setting],
     *,
     refine: bool,
-    adjustment: Adjustment,
+    offsets: F64,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[PathPoint], PathScores]:
     """Solve every point of a grid on one factorisation, and return the points and their scores; docs/math.md#path.
 
     Every point starts from the labels that the fit started from, known and guessed, so that its parameters fit it
-    again, and gets the same ``adjustment`` of its class scores. With labels fixed a point is a few k×k eigenproblems
+    again, and gets the same ``offsets`` (c,) of its class scores. With labels fixed a point is a few k×k eigenproblems
     and no pass over the data; where one round is the fixed point, all points are solved at once. A point where the text
     side collapses or the penalty outweighs the target everywhere is kept with its reason.
     """
@@ -162,7 +161,7 @@ def solve_path(
     fixed = not (refine and prepared.free.any())
 
     def solve(setting: Setting) -> Round:
-        return prepared.solve(setting, refine=refine).last.adjusted(adjustment)
+        return prepared.solve(setting, refine=refine).last.with_offsets(offsets)
 
     points: dict[int, PathPoint] = {}
     maps: dict[int, tuple[F64, F64]] = {}
@@ -170,17 +169,15 @@ def solve_path(
     # Weights of single classes move the scores by an offset that depends on the training rows of each point.
     if fixed and prepared.class_factors is None:
         together = solve_grid(sides, grid)
-        shifts = adjustment.sensitive_shifts
-        shifted = 0.0 if shifts is None else sides.image.explained() @ shifts.T  # (q, c)
-        constants = together.constants + adjustment.offsets
+        constants = together.constants + offsets
         for place, weights, constant in zip(
             together.places.tolist(), together.weights, constants, strict=True
         ):
-            points[place], maps[place] = PathPoint(grid[place], 1, None, solve), (weights - shifted, constant)
+            points[place], maps[place] = PathPoint(grid[place], 1, None, solve), (weights, constant)
     for place, setting in enumerate(grid):
         if place not in points:
             # Points without a solution, too, to say why.
-            points[place], last = _solve_point(prepared, setting, refine, adjustment)
+            points[place], last = _solve_point(prepared, setting, refine, offsets)
             if last is not None and last.sides is sides:
                 maps[place] = last.score_map()
             elif last is not None:
@@ -191,14 +188,14 @@ def solve_path(
 
 
 def _solve_point(
-    prepared: Prepared, setting: Setting, refine: bool, adjustment: Adjustment
+    prepared: Prepared, setting: Setting, refine: bool, offsets: F64
 ) -> tuple[PathPoint, Round | None]:
     """Solve one point by Algorithm 1, and return it with its last round; None without a solution."""
     try:
         result = prepared.solve(setting, refine=refine)
     except (NoSolutionError, TextCollapseError) as error:
         return PathPoint(setting, 0, str(error), None), None
-    last = result.last.adjusted(adjustment)
+    last = result.last.with_offsets(offsets)
     return PathPoint(setting, len(result.history), None, lambda _: last), last
 
 

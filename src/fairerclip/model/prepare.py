@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from fairerclip._util.arrays import beside, in_memory, is_tensor, to_numpy, wide
+from fairerclip._util.arrays import beside, is_tensor, to_numpy, wide
 from fairerclip._util.checks import LARGEST, check_interval, check_range
 from fairerclip._util.types import F64, Ints
 from fairerclip.data.embedding_rows import (
@@ -28,9 +28,9 @@ from fairerclip.errors import ConstantPredictionWarning, ParameterError
 from fairerclip.inputs.sensitive import ResolvedSensitive
 from fairerclip.inputs.target import ResolvedTarget
 from fairerclip.model.fitted import FittedModel
-from fairerclip.model.parameters import FOLLOWING, SMALLEST_RIDGE, check_offsets, check_shifts
+from fairerclip.model.parameters import FOLLOWING, SMALLEST_RIDGE, check_offsets
 from fairerclip.solver.alternation import Alternation, Encoders, Note, Round, Setting, alternate
-from fairerclip.solver.decision import Adjustment, fit_temperature
+from fairerclip.solver.decision import fit_temperature
 from fairerclip.solver.problem import Problem
 
 UNIT_COPY = 64 << 20
@@ -93,11 +93,9 @@ class Prepared:
             decision=params["decision"],
         )
 
-    def adjustment(self, offsets: Any = None, sensitive_shifts: Any = None) -> Adjustment:
-        """Return learned corrections of the class scores, checked; None is no correction."""
-        c = len(self.target.classes)
-        n_values = sum(attribute.psi.shape[1] for attribute in self.problem.attributes)
-        return Adjustment(check_offsets(offsets, c), check_shifts(sensitive_shifts, c, n_values))
+    def offsets(self, offsets: Any = None) -> F64:
+        """Return offsets of the class scores (c,), checked; zeros for None."""
+        return check_offsets(offsets, len(self.target.classes))
 
     def solve(self, setting: Setting, *, refine: bool) -> Alternation:
         """Solve one setting, starting from known and guessed labels; ``refine`` updates the guesses."""
@@ -105,7 +103,7 @@ class Prepared:
         if self.class_factors is None:
             return result
         offsets = self._class_offsets(result.last, np.maximum(self.class_factors, SMALLEST_FACTOR))
-        return replace(result, last=result.last.adjusted(Adjustment(offsets)))
+        return replace(result, last=result.last.with_offsets(offsets))
 
     def _class_offsets(self, solution: Round, factors: F64) -> F64:
         """Return offsets log(w)/β (c,): a class of weight w is predicted as if it were w times as likely."""
@@ -136,15 +134,16 @@ class FitState:
     prepared: Prepared
     setting: Setting
     solution: Round
-    """Both sides solved, without corrections of the class scores."""
-    adjustment: Adjustment
+    """Both sides solved, without the offsets."""
+    offsets: F64
+    """(c,) added to the class scores; zeros change nothing."""
     encoders: Encoders
-    """Of the solution with the adjustment."""
+    """Of the solution with the offsets."""
 
-    def adjusted(self, adjustment: Adjustment) -> FitState:
-        """Return the same solution with other corrections of its class scores."""
-        encoders = self.solution.adjusted(adjustment).encoders()
-        return replace(self, adjustment=adjustment, encoders=encoders)
+    def with_offsets(self, offsets: F64) -> FitState:
+        """Return the same solution with other offsets of its class scores."""
+        encoders = self.solution.with_offsets(offsets).encoders()
+        return replace(self, offsets=offsets, encoders=encoders)
 
     def scores(self, places: Ints | None = None) -> F64:
         """Compute the class scores (n, c) of the training rows with weight, or of some, by places in rising order."""
@@ -173,8 +172,8 @@ class FitState:
             prompt_classes=prompt_classes,
             rows=seen,
             normalize=normalize,
-            weighs_classes=self.solution.adjusted(self.adjustment).weighs_classes,
-            adjustment=self.adjustment,
+            weighs_classes=not self.solution.by_prompts,
+            offsets=self.offsets,
             used={
                 "tau": self.setting.tau,
                 "zero_shot": self.setting.zero_shot,
@@ -209,30 +208,19 @@ class FitState:
             left[prepared.rows] = False
             if left.any():
                 Phi = prepared.problem.rows.raw(np.flatnonzero(left))
-                encoders = self.solution.encoders()  # labels are refined without corrections of the scores
+                encoders = self.solution.encoders()  # labels are refined without offsets
                 Z = to_numpy(wide(Phi) @ beside(Phi, encoders.components)) - encoders.offset
                 scores = encoders.decision.scores(Z)
                 labels[left] = scores.argmax(axis=1)
         return np.asarray(target.classes[labels])
 
-    def explained(self, X: Any) -> tuple[F64, F64]:
-        """Predict the sensitive values of the training rows (n, k) and of rows X as the encoder sees them (m, k)."""
-        problem = self.prepared.problem
-        image = self.solution.sides.image
-        V = image.reduced.basis @ image.explained()
-        others = problem.rows.features.transform(in_memory(X))
-        found = (wide(others) - beside(others, image.mean)) @ beside(others, V)
-        return problem.rows.project(image.mean, V), to_numpy(found).astype(np.float64, copy=False)
 
-
-def solve(
-    prepared: Prepared, params: Mapping[str, Any], adjustment: Adjustment
-) -> tuple[FitState, Alternation]:
+def solve(prepared: Prepared, params: Mapping[str, Any], offsets: F64) -> tuple[FitState, Alternation]:
     """Solve a problem with the parameters of a model, and return the state to keep and the course of the solution."""
     setting = prepared.setting(params)
     result = prepared.solve(setting, refine=params["refine"])
-    encoders = result.last.adjusted(adjustment).encoders()
-    return FitState(prepared, setting, result.last, adjustment, encoders), result
+    encoders = result.last.with_offsets(offsets).encoders()
+    return FitState(prepared, setting, result.last, offsets, encoders), result
 
 
 def training_rows(X: Any, *, normalize: bool, prompted: bool) -> tuple[Any, RowSummary]:

@@ -23,7 +23,7 @@ from fairerclip.errors import (
     TextCollapseWarning,
     VanishedLabelWarning,
 )
-from fairerclip.solver.decision import Adjustment, Decision
+from fairerclip.solver.decision import Decision
 from fairerclip.solver.pairing import image_features, procrustes, text_features, zero_points
 from fairerclip.solver.problem import Problem, Sides
 from fairerclip.solver.sides import SideSolution, Weights, term_weight
@@ -131,32 +131,16 @@ class Round:
     """(r,) the point from which the angles of the text side are measured."""
     by_prompts: bool
     """Whether the angle with the prompts decides the class, instead of the predicted target."""
-    sensitive_shifts: F64 | None = None
-    """(c, q) weights of the predicted sensitive values that are subtracted from each class score."""
 
-    def adjusted(self, adjustment: Adjustment) -> Round:
-        """Return the round with learned corrections of its class scores."""
-        return replace(
-            self,
-            decision=self.decision.with_offsets(adjustment.offsets),
-            sensitive_shifts=adjustment.sensitive_shifts,
-        )
-
-    @property
-    def weighs_classes(self) -> bool:
-        """Whether the scores are inner products with weights of the classes, and not with prompts."""
-        return not self.by_prompts or self.sensitive_shifts is not None
+    def with_offsets(self, offsets: F64) -> Round:
+        """Return the round with offsets (c,) added to its class scores."""
+        return replace(self, decision=self.decision.with_offsets(offsets))
 
     def encoders(self) -> Encoders:
         """Expand both sides to feature space and move the origin for the decision; docs/math.md#origin."""
         image, text = self.sides.image, self.sides.text
         coefficients, rotation, decision = self.image.coefficients, self.rotation, self.decision
-        if self.sensitive_shifts is not None:
-            # Z becomes the scores themselves, because the shifts lie outside the span of the old Z.
-            coefficients = coefficients @ decision.weights.T - image.explained() @ self.sensitive_shifts.T
-            rotation = rotation @ decision.weights.T
-            decision = decision.by_scores()
-        if self.by_prompts and self.sensitive_shifts is None:
+        if self.by_prompts:
             step: F64 | None = -decision.zero
             text_step = -self.text_zero
         else:
@@ -180,16 +164,14 @@ class Round:
 
     def score_map(self) -> tuple[F64, F64]:
         """Return weights (q, c) and constants (c,) of the class scores of rows in the reduced basis."""
-        shifts, W = self.sensitive_shifts, self.image.coefficients @ self.decision.weights.T
-        W = W if shifts is None else W - self.sides.image.explained() @ shifts.T
-        return W, self.decision.constants
+        return self.image.coefficients @ self.decision.weights.T, self.decision.constants
 
     def predict(self) -> Ints:
         """Return the class codes (n,) of the training rows."""
         return np.asarray(self.training_scores().argmax(axis=1), dtype=np.int64)
 
     def training_scores(self) -> F64:
-        """Return the class scores (n, c) of the training rows, without sensitive shifts."""
+        """Return the class scores (n, c) of the training rows."""
         return self.decision.scores(self.sides.image_rows @ self.image.coefficients)
 
 

@@ -20,16 +20,6 @@ LARGEST_STEP = 1e3
 
 
 @dataclass(frozen=True)
-class Adjustment:
-    """Corrections of the class scores that are learned on labelled rows after a fit."""
-
-    offsets: F64
-    """(c,) added to the class scores; zeros change nothing."""
-    sensitive_shifts: F64 | None = None
-    """(c, q) weights of the predicted sensitive values that are subtracted from each class score, or None."""
-
-
-@dataclass(frozen=True)
 class Decision:
     """Rule from Z to classes: a score per class that is affine in Z, and the cosines of the paper.
 
@@ -78,16 +68,6 @@ class Decision:
             weights = weights + share * predicted[0]
             constants = constants + share[:, 0] * predicted[1]
         return replace(self, weights=weights, constants=constants)
-
-    def by_scores(self) -> Decision:
-        """Return the same rule for scores without constants (n, c) in place of Z (n, r)."""
-        W = self.weights
-        return Decision(
-            W @ self.zero,
-            np.asarray(unit_rows(self.directions @ W.T), dtype=np.float64),
-            np.eye(len(W)),
-            self.constants,
-        )
 
     def with_offsets(self, offsets: F64) -> Decision:
         """Return the rule with offsets (c,) added to the scores."""

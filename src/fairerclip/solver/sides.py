@@ -177,12 +177,6 @@ class Side:
         A = scores_map(self.table)
         return (self.reduced.coordinates @ A).T @ a, self.table.means @ A
 
-    def explained(self) -> F64:
-        """Return the ridge regression of ψ(s) on the features, in reduced coordinates (q, k)."""
-        maps = [term.A for term in self.sensitive_terms("marginal")]
-        A = np.concatenate([self.table.blank(0), *maps], axis=1)
-        return np.asarray(self.reduced.coordinates @ A)
-
     def residual(self, solution: SideSolution) -> float:
         """Return ‖B U − C U Λ‖ / ‖C U Λ‖ in feature space, the relative residual of Eq. (8)."""
         U = self.reduced.basis @ solution.coefficients  # (D, r)

@@ -25,7 +25,6 @@ from fairerclip.tuning.candidates import CandidateFits, gather, search_space
 from fairerclip.tuning.found_rows import FoundRows, check_groups, find_rows
 from fairerclip.tuning.judged_rows import check_columns, label_column, shape_of, split_validation
 from fairerclip.tuning.pool import Pool
-from fairerclip.tuning.ranking import RANKING, tune_ranking
 from fairerclip.tuning.read_once import ReadOnce
 from fairerclip.tuning.record import VARIED, candidate_table, search_record, warn_of_floor, with_floor
 
@@ -47,8 +46,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         Model whose parameters the search starts from; None for ``FairerCLIP()``.
     objective : str or callable
         "worst_group", "worst_class", "eod" or "equalized_odds" (the smallest difference, best with an
-        ``accuracy_floor``), "average", "max_skew" (rankings by prompt), or a function of (y, predicted, groups) whose
-        largest value wins.
+        ``accuracy_floor``), "average", or a function of (y, predicted, groups) whose largest value wins.
     accuracy_floor : float or None
         Share of right predictions to reach on the judged rows, in [0, 1]. If no candidate reaches it, the most
         accurate one is taken, with an `AccuracyFloorWarning`. None means no floor, or for "eod" and "equalized_odds"
@@ -57,8 +55,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         Candidates to try instead of the defaults: ``fits`` (a list of mappings of parameters, each a new fit),
         ``taus``, ``zero_shots``, ``criteria`` (free).
     max_seconds : float or None
-        Stop before a fit that would end later; the first fit of the search, in every fold, is always done. Not for
-        "max_skew", which is one fit.
+        Stop before a fit that would end later; the first fit of the search, in every fold, is always done.
     cv : int, splitter, iterable of (train, test), or None
         Cross-validation on the training rows: a number of folds, which are stratified by class × group, or as
         scikit-learn takes it. A row is judged once at most. With None validation rows judge alone; without these it
@@ -70,20 +67,20 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
     Attributes
     ----------
     best_estimator_ : FairerCLIP
-        The chosen model, fitted on all training rows, with ``offsets_`` and ``sensitive_shifts_`` as learned.
+        The chosen model, fitted on all training rows, with ``offsets_`` as learned.
         ``best_estimator_.diagnostics_["tuning"]`` is the record of the search, which `FairerCLIP.save` stores.
     best_params_ : dict
         Chosen values of the parameters that are searched, and the seed.
         ``clone(estimator).set_params(**best_params_).fit(…)`` gives the scores of ``best_estimator_`` before learned
-        offsets and shifts.
+        offsets.
     best_score_ : float
-        The objective of the chosen model, as counted on the judged rows, which it was chosen on; a difference or a skew
-        is negative, so that larger is better.
+        The objective of the chosen model, as counted on the judged rows, which it was chosen on; a difference is
+        negative, so that larger is better.
     results_ : list of dict
         A table with one row per candidate: its parameters and its figures on the judged rows.
     strategy_ : str
         What was chosen: "given" (the given parameters), "given, offsets", "search" (another candidate) or "search,
-        offsets"; "shifts" for rankings.
+        offsets".
     classes_ : array of shape (c,)
         Class labels.
 
@@ -154,9 +151,8 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             As `FairerCLIP.fit` takes them; with validation rows y may be None.
         validation : (X, y, s) or None
             Labelled rows to judge candidates on, besides the training rows with a label (`UnusedRowsWarning` where
-            these cannot judge). (X, y), or s=None, predicts the groups from ``sensitive_text``; (X, None, s) is for
-            ``objective="max_skew"``. With None the training rows judge alone; groups are ``sensitive_features``, or
-            predicted. For "max_skew", None uses the training rows with their ``sensitive_features``.
+            these cannot judge). (X, y), or s=None, predicts the groups from ``sensitive_text``. With None the training
+            rows judge alone; groups are ``sensitive_features``, or predicted.
         groups : array of shape (n,), optional
             Rows with equal entries (one person, near-duplicates) stay in one fold of the cross-validation.
         progress : callable, optional
@@ -182,10 +178,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
             "classes": None if classes is None else list(classes),
             "missing_label": missing_label,
         }
-        if self.objective == "max_skew":
-            self._search_rankings(base, X, y, validation, groups, given, progress)
-        else:
-            self._search_classes(base, X, y, validation, groups, given, progress)
+        self._search(base, X, y, validation, groups, given, progress)
         return self
 
     def _base(self) -> FairerCLIP:
@@ -202,43 +195,7 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         )
         return base
 
-    def _search_rankings(
-        self,
-        base: FairerCLIP,
-        X: Any,
-        y: Any,
-        validation: Any,
-        groups: Any,
-        given: Mapping[str, Any],
-        progress: Progress | None,
-    ) -> None:
-        """Search for rankings by prompt whose top shows the groups as the collection has them."""
-        _refuse(
-            "max_skew",
-            accuracy_floor=self.accuracy_floor,
-            search_space=self.search_space,
-            max_seconds=self.max_seconds,
-            groups=groups,
-        )
-        if validation is None:
-            if given["sensitive_features"] is None:
-                raise LabelError(
-                    "objective='max_skew' needs sensitive values: give validation=(X, None, s), or sensitive_features="
-                )
-            validation = (X, None, given["sensitive_features"])
-        rows, _, values = split_validation(validation)
-        check_columns(X, validation[0], rows)
-
-        def fit(model: FairerCLIP, **changes: Any) -> FairerCLIP:
-            return model.fit(X, y, **{**given, **changes})
-
-        found = tune_ranking(base, fit, X, rows, values, given, progress)
-        self.best_estimator_ = found.model
-        self.best_params_ = _chosen_params(found.model, (*RANKING, "n_components"))
-        self.best_score_ = -float(found.table[found.best]["max_skew"])
-        self.results_, self.strategy_ = found.table, "shifts"
-
-    def _search_classes(
+    def _search(
         self,
         base: FairerCLIP,
         X: Any,
@@ -248,9 +205,9 @@ class FairerCLIPSearch(FittedAnswers, MetaEstimatorMixin, BaseEstimator):
         given: dict[str, Any],
         progress: Progress | None,
     ) -> None:
-        """Search for a classifier by its figures on judged rows."""
-        if callable(self.objective):
-            _refuse("a function", accuracy_floor=self.accuracy_floor)
+        """Search by the figures of candidates on judged rows."""
+        if callable(self.objective) and self.accuracy_floor is not None:
+            raise ParameterError("accuracy_floor cannot be used with a function as the objective")
         goal = None if callable(self.objective) else Objective(self.objective, self.accuracy_floor)
         y, validation = _checked(X, y, validation)
         together = check_groups(groups, shape_of(X)[0])
@@ -351,18 +308,11 @@ def _fit_again(model: FairerCLIP, X: Any, prepared: Prepared, read: ReadOnce, of
     """Fit the chosen model on all rows, which are not read again; of the search, the offsets alone are left in it."""
     model._validated(X, reset=True)
     params = start_values(model.get_params(deep=False), read.inputs.data.known_share)
-    model._complete(prepared, read.inputs, prepared.adjustment(offsets), params)
+    model._complete(prepared, read.inputs, prepared.offsets(offsets), params)
     if np.any(offsets):  # as `FairerCLIP.at` leaves it
         model.set_params(**model.used_parameters(), random_state=model.seed_)
     read.repeat_warnings(depth=4)  # the line that called `FairerCLIPSearch.fit`
     return model
-
-
-def _refuse(objective: str, **options: Any) -> None:
-    """Raise if an option is given that the objective does not use."""
-    unused = [name for name, value in options.items() if value is not None]
-    if unused:
-        raise ParameterError(f"{' and '.join(unused)} cannot be used with {objective} as the objective")
 
 
 def _chosen_params(model: FairerCLIP, searched: Iterable[str]) -> dict[str, Any]:
