@@ -1,38 +1,48 @@
-"""The model file: bit-identical round trips, and nothing that is damaged, forged or strange is loaded."""
+"""Saved models: bit-identical round trips, and nothing that is damaged, forged or strange is loaded."""
 
 import json
 import os
 import random
 import re
 import struct
-from pathlib import Path
+import tracemalloc
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from safetensors.numpy import load as load_tensors
 
-import fairerclip
-from fairerclip import FairerCLIP, load
-from fairerclip.errors import ModelFileError, OutputExistsError, StateError
-from fairerclip.model import folder_files
-from forged import MANIFEST, TENSORS, canonical, forge, tensors_of
+from fairerclip import EmbeddingMitigator, FairerCLIP, load
+from fairerclip.baselines import LEACE, LinearProbe, ZeroShot
+from fairerclip.errors import ModelFileError, OutputExistsError, ParameterError, StateError
+from fairerclip.model.details import ModelDetails, ModelMetric
+from forged import MANIFEST, TENSORS, forge, tensors_of
+from sample_rows import Embeddings
 from small_models import AUTO, FIXED
+
+E = Embeddings(n_classes=3, p=6)
+FILES = (TENSORS, MANIFEST, "README.md")
 
 
 def small(**parameters):
     return FairerCLIP(**{**FIXED, "n_features": 20, "random_state": 0, **parameters})
 
 
-@pytest.fixture
-def fitted(embeddings):
-    e = embeddings(n_classes=3, p=6)
-    return small().fit(e.X, e.y, sensitive_features=e.s, text=e.text), e
+def fit(model, e=E, **changes):
+    return model.fit(e.X, **{"y": e.y, "sensitive_features": e.s, "text": e.text, **changes})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fit(small())
 
 
 @pytest.fixture
 def folder(fitted, tmp_path):
-    return fitted[0].save(tmp_path / "model")
+    return fitted.save(tmp_path / "model")
+
+
+def manifest_of(folder):
+    return json.loads((folder / MANIFEST).read_bytes())
 
 
 # Round trips ----------------------------------------------------------------------------------------
@@ -41,26 +51,27 @@ def folder(fitted, tmp_path):
 def assert_same(a, b, X):
     for call in ("transform", "decision_function", "predict_proba", "scores", "cosines"):
         assert_array_equal(getattr(a, call)(X), getattr(b, call)(X))
-    T = X if a.prompts_ is None or a.decision == "prompts" else a.prompts_
-    if a.prompts_ is not None or a.decision == "prompts":
-        assert_array_equal(a.transform_text(T), b.transform_text(T))
+    if a.prompts_ is not None:
+        assert_array_equal(a.transform_text(a.prompts_), b.transform_text(a.prompts_))
     assert a.predict(X).tolist() == b.predict(X).tolist()
-    assert a.classes_.tolist() == b.classes_.tolist()
+    for one, other in ((m.classes_.tolist() for m in (a, b)), (m.get_params() for m in (a, b))):
+        assert one == other
     assert [type(c) for c in a.classes_.tolist()] == [type(c) for c in b.classes_.tolist()]
-    assert a.get_params() == b.get_params()
-    for name in ("eigenvalues_", "objective_", "n_iter_", "n_features_in_", "diagnostics_", "temperature_"):
+    assert a.used_parameters() == b.used_parameters()
+    for name in ("eigenvalues_", "objective_", "n_iter_", "n_features_in_", "temperature_", "offsets_"):
         assert_array_equal(getattr(a, name), getattr(b, name))
+    assert a.diagnostics_ == b.diagnostics_
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "orthogonal", "nystroem", "exact", "linear"])
-@pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_round_trip_predicts_bit_for_bit(embeddings, tmp_path, kernel, n_classes, dtype):
-    e = embeddings(n_classes=n_classes, p=6)
-    m = small(kernel=kernel, dtype=dtype).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    back = FairerCLIP.load(m.save(tmp_path / "model"))
-    for X in (e.X, e.X.astype(np.float32), e.X.astype(np.float16)):
-        assert_same(m, back, X)
+def test_a_round_trip_predicts_bit_for_bit_read_or_mapped(tmp_path, kernel, dtype):
+    model = fit(small(kernel=kernel, dtype=dtype))
+    model.save(tmp_path / "model")
+    for mapped in (False, True):
+        back = load(tmp_path / "model", mapped=mapped)
+        for precision in (np.float16, np.float32, np.float64):
+            assert_same(model, back, E.X.astype(precision))
 
 
 @pytest.mark.parametrize(
@@ -68,144 +79,177 @@ def test_a_round_trip_predicts_bit_for_bit(embeddings, tmp_path, kernel, n_class
     [["a", "b"], [-1, 1], [False, True], [0.0, 2.0], ["a", 7], ['Ä\n"', "水\U0001f426"], [0, 2**60]],
     ids=str,
 )
-def test_labels_of_every_kind_survive(embeddings, tmp_path, names):
-    e = embeddings()
+def test_labels_of_every_kind_survive(tmp_path, names):
+    e = Embeddings()
     e.y[0] = 0
     text = dict(zip(names, e.text, strict=True))
-    m = small().fit(e.X, [names[k] for k in e.y], sensitive_features=e.s, text=text)
+    m = fit(small(), e, y=[names[k] for k in e.y], text=text)
     assert_same(m, FairerCLIP.load(m.save(tmp_path / "model")), e.X)
 
 
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"class_weight": {0: 0.5, 1: 2.0}},
-        {"subsample": {0: 0.5, 1: 1.0}},
-        {"subsample": (0.5, 1.0), "class_weight": "group"},
-        {"subsample": "balanced:0.5"},
-        {"bandwidth": 0.7},
-        {"bandwidth": "3*median"},
-        {"tau": np.float64(0.3), "n_features": np.int64(15)},
-        {"missing_label": -1},
-        {"n_components": 1, "criterion": "conditional"},
-        {"zero_shot": 0.25, "refine": True},
+        {"class_weight": {0: 0.5, 1: 2.0}, "subsample": {0: 0.5, 1: 1.0}},
+        {"subsample": (0.5, 1.0, 1.0), "class_weight": "group", "bandwidth": 0.7},
+        {"tau": np.float64(0.3), "n_features": np.int64(15), "missing_label": -1},
+        {"n_components": 1, "criterion": "conditional", "max_iter": 200},
+        {"zero_shot": 0.25, "refine": True, "subsample": "balanced:0.5"},
         {"decision": "prompts", "zero_shot": 0},
         AUTO,
     ],
     ids=str,
 )
-def test_parameters_survive(embeddings, tmp_path, parameters):
-    e = embeddings()
-    m = small(**parameters).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    assert_same(m, FairerCLIP.load(m.save(tmp_path / "model")), e.X)
+@pytest.mark.filterwarnings("ignore::fairerclip.errors.TextCollapseWarning")
+def test_parameters_and_learned_values_survive(tmp_path, parameters):
+    m = fit(small(**parameters)).at(offsets=[0.5, 1e-9, -3])
+    assert_same(m, FairerCLIP.load(m.save(tmp_path / "model")), E.X)
 
 
-def test_learned_values_survive(embeddings, tmp_path):
-    e = embeddings()
-    m = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).at(offsets=[0.5, -0.25])
-    back = FairerCLIP.load(m.save(tmp_path / "model"))
-    assert_same(m, back, e.X)
-    assert_array_equal(back.offsets_, [0.5, -0.25])
-    assert (back.zero_shot_, back.gamma_) == (m.zero_shot_, m.gamma_) == (0.5, 1e-3)
-
-
-def test_label_free_models_survive_without_anybodys_labels(embeddings, tmp_path):
-    e = embeddings()
+def test_label_free_models_survive_without_anybodys_labels(tmp_path):
+    e = Embeddings()
     m = small(max_iter=1).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)
     back = FairerCLIP.load(m.save(tmp_path / "model"))
     assert_same(m, back, e.X)
     assert back.pseudo_labels_ is None
-    with pytest.raises(StateError, match="call fit first"):
+    with pytest.raises(StateError):
         back.path([0.5])
-    size = sum(f.stat().st_size for f in (tmp_path / "model").iterdir())
-    assert size < 40_000  # neither rows nor labels
+    assert sum(f.stat().st_size for f in (tmp_path / "model").iterdir()) < 40_000  # neither rows nor labels
 
 
-def test_a_model_saved_twice_is_the_same_file(fitted, tmp_path):
-    m, _ = fitted
-    a, b = m.save(tmp_path / "a"), FairerCLIP.load(tmp_path / "a").save(tmp_path / "b")
-    for name in (TENSORS, MANIFEST, "README.md"):
-        assert (a / name).read_bytes() == (b / name).read_bytes()
+def test_other_kinds_survive_and_a_model_saved_twice_is_the_same_file(fitted, tmp_path):
+    mitigator = EmbeddingMitigator(about=None).fit(E.X, sensitive_features=E.s)
+    for model in (fitted, mitigator, fit(LEACE()), LinearProbe().fit(E.X, E.y)):
+        a = model.save(tmp_path / type(model).__name__)
+        back = load(a)
+        b = back.save(str(tmp_path / "deep" / type(model).__name__))
+        for name in FILES:
+            assert (a / name).read_bytes() == (b / name).read_bytes()
+        assert_array_equal(back.transform(E.X), model.transform(E.X))
 
 
 def test_a_loaded_model_can_be_fitted_again(fitted, folder):
-    m, e = fitted
-    back = FairerCLIP.load(folder).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    assert_array_equal(back.components_, m.components_)
+    assert_array_equal(fit(FairerCLIP.load(folder)).components_, fitted.components_)
 
 
-def test_paths_may_be_strings_and_parents_are_made(fitted, tmp_path):
-    m, e = fitted
-    m.save(str(tmp_path / "deep" / "down" / "model"))
-    assert_same(m, FairerCLIP.load(str(tmp_path / "deep" / "down" / "model")), e.X)
-
-
-@pytest.mark.parametrize("label", [("a", 1), frozenset("a"), b"a"])
-def test_a_label_that_json_cannot_hold_is_refused(embeddings, tmp_path, label):
-    e = embeddings()
+@pytest.mark.parametrize("label", [("a", 1), b"a"])
+def test_a_label_that_json_cannot_hold_is_refused(tmp_path, label):
     y = np.empty(240, dtype=object)
-    for i, k in enumerate(e.y):
+    for i, k in enumerate(E.y):
         y[i] = label if k else type(label)()
-    m = small().fit(e.X, y, sensitive_features=e.s)
-    with pytest.raises(ModelFileError, match=f"a class label is {type(label).__name__}.*relabel"):
+    m = small().fit(E.X, y, sensitive_features=E.s)
+    with pytest.raises(ModelFileError, match=type(label).__name__):
         m.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_float16_halves_a_model_and_moves_no_prediction(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y, s = rng.normal(size=(200, 768)).astype(np.float32), np.arange(200) % 2, np.arange(200) // 2 % 2
+    X[:, 0] += 20 * y
+    model = small(n_features=1000, zero_shot=0.0).fit(X, y, sensitive_features=s)
+    full, half = (model.save(tmp_path / name, precision=name) for name in ("full", "float16"))
+    sizes = [sum(file.stat().st_size for file in folder.iterdir()) for folder in (full, half)]
+    assert sizes[0] < 3.2e6
+    assert sizes[1] < 0.52 * sizes[0]
+    back, scores = load(half), model.scores(X)
+    assert back.features_.omega.dtype == np.float32  # it computes in the precision that it had
+    assert_array_equal(back.predict(X), model.predict(X))
+    assert np.abs(back.scores(X) - scores).max() < 1e-3 * np.ptp(scores)
+    again = load(back.save(tmp_path / "again", precision="float16"))
+    assert_array_equal(again.scores(X), back.scores(X))
+    probe = LinearProbe().fit(E.X, E.y)
+    probe.coef_ = probe.coef_ * 1e-9  # too small for float16
+    assert load(probe.save(tmp_path / "probe", precision="float16")).coef_.dtype == np.float64
+    with pytest.raises(ParameterError, match="precision"):
+        model.save(tmp_path / "n", precision="float8")
+
+
+def test_mapped_weights_are_read_only_and_outlive_a_replacement(fitted, folder):
+    mapped, expected = load(folder, mapped=True), fitted.scores(E.X)
+    assert not mapped.features_.omega.flags.writeable
+    assert not mapped.features_.omega.flags.owndata
+    other = fit(small(tau=0.1, random_state=1))
+    other.save(folder, overwrite=True)
+    assert_array_equal(mapped.scores(E.X), expected)
+    assert_array_equal(load(folder, mapped=True).scores(E.X), other.scores(E.X))
+
+
+def test_details_are_kept_until_the_model_is_fitted_again(fitted, tmp_path):
+    metric = ModelMetric("worst_group", "after", "test", 0.5, None, 0.4, 0.6, 0.95)
+    known = ModelDetails(task="birds", prompts={"0": ["a"]}, metrics=(metric,))
+    back = load(fitted.save(tmp_path / "a", details=known))
+    assert back.details_ == known
+    assert load(back.save(tmp_path / "b")).details_ == known
+    assert load(fit(back).save(tmp_path / "c")).details_ == ModelDetails()
+    for wrong in (
+        lambda: fitted.save(tmp_path / "m", details={"task": "birds"}),
+        lambda: ModelDetails(prompts={"a": "one text, and not a list"}),
+        lambda: ModelMetric("worst_group", "after", "test", float("nan")),
+        lambda: ModelMetric("worst_group", "during", "test", 0.5),
+    ):
+        with pytest.raises(ParameterError):
+            wrong()
+
+
+@pytest.mark.parametrize("changed", [{"normalize": False}, {"decision": "prompts"}])
+def test_a_parameter_that_was_set_after_the_fit_changes_no_answer(tmp_path, changed):
+    model, X = fit(small()), 3 * E.X
+    expected = model.scores(X), model.fitted_.weighs_classes
+    model.set_params(**changed)
+    back = load(model.save(tmp_path / "changed"))
+    assert_array_equal(back.scores(X), expected[0])
+    assert back.fitted_.weighs_classes == expected[1]
 
 
 # Writing --------------------------------------------------------------------------------------------
 
 
-def test_a_taken_name_is_left_alone_unless_asked(fitted, folder):
-    m, e = fitted
-    before = {f.name: f.read_bytes() for f in folder.iterdir()}
-    with pytest.raises(OutputExistsError, match="exists; choose another name or .*overwrite"):
-        m.save(folder)
-    assert {f.name: f.read_bytes() for f in folder.iterdir()} == before
-    other = small(tau=0.1).fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    other.save(folder, overwrite=True)
-    assert_same(other, FairerCLIP.load(folder), e.X)
-    assert [f.name for f in folder.parent.iterdir()] == ["model"]
-
-
-@pytest.mark.parametrize("kind", ["file", "folder"])
-def test_what_is_no_model_is_never_overwritten(fitted, tmp_path, kind):
-    target = tmp_path / "precious"
-    if kind == "file":
-        target.write_text("thesis")
-    else:
-        target.mkdir()
-        (target / "thesis.txt").write_text("thesis")
-    with pytest.raises(OutputExistsError, match="not a fairerclip model; it is left alone"):
-        fitted[0].save(target, overwrite=True)
-    assert (target if kind == "file" else target / "thesis.txt").read_text() == "thesis"
-
-
-def test_an_empty_folder_or_a_new_clone_is_filled(fitted, tmp_path):
-    (tmp_path / "clone" / ".git").mkdir(parents=True)
-    (tmp_path / "clone" / ".gitattributes").write_text("*.safetensors filter=lfs")
-    folder = fitted[0].save(tmp_path / "clone", overwrite=True)
-    assert {f.name for f in folder.iterdir()} == {".git", ".gitattributes", MANIFEST, TENSORS, "README.md"}
-    assert_same(fitted[0], FairerCLIP.load(folder), fitted[1].X)
-
-
-def test_other_files_beside_a_model_survive_an_overwrite(fitted, folder):
-    (folder / "notes.txt").write_text("mine")
+def test_a_taken_name_is_left_alone_unless_asked_and_other_files_always(fitted, folder):
     (folder / "plots").mkdir()
     (folder / "plots" / "a.svg").write_text("<svg/>")
-    fitted[0].save(folder, overwrite=True)
-    assert (folder / "notes.txt").read_text() == "mine"
+    with pytest.raises(OutputExistsError):
+        fitted.save(folder)
+    assert_same(fitted, FairerCLIP.load(folder), E.X)
+    other = fit(small(tau=0.1))
+    other.save(folder, overwrite=True)
+    assert_same(other, FairerCLIP.load(folder), E.X)
     assert (folder / "plots" / "a.svg").read_text() == "<svg/>"
-    FairerCLIP.load(folder)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"thesis.txt": b"thesis"},
+        {"model.json": b'{"class_name": "Sequential"}', "model.weights.h5": b"h5", "README.md": b"mine"},
+        {MANIFEST: b'{"format": "other", "kind": "LinearProbe"}', TENSORS: b"mine"},
+        {MANIFEST: b'{"format": "fairerclip", "kind": "FutureKind"}'},
+    ],
+    ids=str,
+)
+def test_a_folder_of_another_program_is_never_overwritten(fitted, tmp_path, files):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    for target in (tmp_path, tmp_path / next(iter(files))):
+        with pytest.raises(OutputExistsError):
+            fitted.save(target, overwrite=True)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == files
+
+
+def test_a_new_clone_is_filled(fitted, tmp_path):
+    (tmp_path / "clone" / ".git").mkdir(parents=True)
+    (tmp_path / "clone" / ".gitattributes").write_text("*.safetensors filter=lfs")
+    folder = fitted.save(tmp_path / "clone", overwrite=True)
+    assert {f.name for f in folder.iterdir()} == {".git", ".gitattributes", *FILES}
+    assert_same(fitted, FairerCLIP.load(folder), E.X)
 
 
 @pytest.mark.parametrize("fail_at", [1, 2])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_write_that_fails_leaves_no_half_folder(fitted, tmp_path, monkeypatch, fail_at, overwrite):
-    m, e = fitted
-    target = tmp_path / "model"
+    target, calls = tmp_path / "model", []
     if overwrite:
-        m.save(target)
-    calls = []
+        fitted.save(target)
 
     def fsync(descriptor):
         calls.append(descriptor)
@@ -214,185 +258,181 @@ def test_a_write_that_fails_leaves_no_half_folder(fitted, tmp_path, monkeypatch,
 
     monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(OSError, match="No space left"):
-        m.save(target, overwrite=overwrite)
+        fitted.save(target, overwrite=overwrite)
     monkeypatch.undo()
     assert [f.name for f in tmp_path.iterdir()] == (["model"] if overwrite else [])
     if overwrite:
-        assert_same(m, FairerCLIP.load(target), e.X)
+        assert_same(fitted, FairerCLIP.load(target), E.X)
 
 
-# Damage ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [TENSORS, MANIFEST])
-def test_every_single_byte_flip_is_rejected(folder, name):
-    whole = (folder / name).read_bytes()
-    rng = random.Random(0)
-    for _ in range(300):
-        place, bit = rng.randrange(len(whole)), 1 << rng.randrange(8)
-        damaged = bytearray(whole)
-        damaged[place] ^= bit
-        (folder / name).write_bytes(damaged)
+def test_a_model_that_could_not_be_loaded_is_not_written(tmp_path):
+    mitigator = EmbeddingMitigator(about=None).fit(E.X, sensitive_features=E.s).set_params(strength=5.0)
+    probe = LinearProbe().fit(E.X, E.y)
+    probe.coef_ = probe.coef_ * np.nan
+    odd = fit(small())
+    odd.diagnostics_["odd"] = float("nan")
+    for model in (mitigator, probe, odd):
         with pytest.raises(ModelFileError):
-            FairerCLIP.load(folder)
-    (folder / name).write_bytes(whole)
-    FairerCLIP.load(folder)
+            model.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.parametrize("name", [TENSORS, MANIFEST])
-def test_every_truncation_and_any_trailing_byte_is_rejected(folder, name):
-    whole = (folder / name).read_bytes()
-    step = max(64, len(whole) // 100)
-    for content in [*(whole[:n] for n in range(0, len(whole), step)), whole[:-1], whole + b"\n", whole * 2]:
-        (folder / name).write_bytes(content)
+# Damaged and forged ---------------------------------------------------------------------------------
+
+
+def write(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def edit(name, change):
+    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
+
+
+def instead(name, make):
+    """Put something else in the place of a file."""
+
+    def act(folder):
+        (folder / name).rename(folder / "elsewhere")
+        make(folder / name)
+
+    return act
+
+
+def blob(header, data):
+    raw = header.encode() if isinstance(header, str) else json.dumps(header).encode()
+    return lambda folder: forge(folder, blob=struct.pack("<Q", len(raw)) + raw + data)
+
+
+def with_entry(name, **changes):
+    def act(folder):
+        entries = manifest_of(folder)["tensors"]
+        forge(folder, entries={**entries, name: {**entries[name], **changes}})
+
+    return act
+
+
+def tensor(name, change):
+    def act(folder):
+        tensors = tensors_of(folder)
+        forge(folder, tensors={**tensors, name: change(tensors.get(name))})
+
+    return act
+
+
+def inside(key, **changes):
+    return lambda folder: forge(folder, **{key: {**manifest_of(folder)[key], **changes}})
+
+
+def entry(**changes):
+    return {"dtype": "F64", "shape": [1], "data_offsets": [0, 8], **changes}
+
+
+ENTRY, LONG = entry(shape=[4], data_offsets=[0, 32]), "x" * 500_000
+METRIC = {"name": "a", "stage": "after", "split": "", "attribute": None, "low": None, "high": None}
+HOSTILE = {
+    "a missing manifest": ("missing-file", lambda f: (f / MANIFEST).unlink()),
+    "missing tensors": ("missing-file", lambda f: (f / TENSORS).unlink()),
+    "a linked manifest": ("link", instead(MANIFEST, lambda p: p.symlink_to("elsewhere"))),
+    "linked tensors": ("link", instead(TENSORS, lambda p: p.symlink_to("elsewhere"))),
+    "a pipe as tensors": ("not-plain", instead(TENSORS, os.mkfifo)),
+    "a folder as manifest": ("not-plain", instead(MANIFEST, os.mkdir)),
+    "a large manifest": ("too-large", write(MANIFEST, b" " * (2 << 20) + b"{}")),
+    "many values": ("too-large", write(MANIFEST, b"[" + b"0," * 400_000 + b"0]")),
+    "a large header": ("too-large", lambda f: forge(f, blob=struct.pack("<Q", 1 << 40) + b"{}")),
+    "an empty manifest": ("not-json", write(MANIFEST, b"")),
+    "no UTF-8": ("not-json", write(MANIFEST, b"\xff\xfe\x00")),
+    "a long number": ("not-json", write(MANIFEST, b"1" * 10_000)),
+    "deep JSON": ("too-deep", write(MANIFEST, b"[" * 100_000)),
+    "a repeated key": ("repeated-key", edit(MANIFEST, lambda b: b.replace(b"{", b'{"kind": "LEACE",', 1))),
+    "NaN in JSON": (
+        "not-finite-json",
+        edit(MANIFEST, lambda b: re.sub(rb'"gamma": [^,]+', b'"gamma": 1e999', b)),
+    ),
+    "another format": ("format", lambda f: forge(f, format="other")),
+    "a list as manifest": ("format", write(MANIFEST, b"[]")),
+    "another version": ("version", lambda f: forge(f, format_version=999)),
+    "an unknown key": ("unknown-field", lambda f: forge(f, **{LONG: 1})),
+    "an unknown parameter": ("unknown-field", inside("parameters", x=1)),
+    "an unknown key of the state": ("unknown-field", lambda f: forge(f, state={LONG: 1})),
+    "an unknown key of a tensor": ("unknown-field", with_entry("zero_", x=1)),
+    "an unknown detail": ("unknown-field", inside("details", x=1)),
+    "other spacing": ("changed-manifest", edit(MANIFEST, lambda b: json.dumps(json.loads(b)).encode())),
+    "a line break at the end": ("changed-manifest", edit(MANIFEST, lambda b: b + b"\n")),
+    "an unknown kind": ("kind", lambda f: forge(f, kind="os.system")),
+    "another kind": ("kind", lambda f: forge(f, kind="EmbeddingMitigator")),
+    "bytes behind the tensors": ("size", edit(TENSORS, lambda b: b + b"\0")),
+    "bytes behind, with a size that fits": (
+        "size",
+        lambda f: forge(f, blob=(f / TENSORS).read_bytes() + b"\0"),
+    ),
+    "a header that is none": ("header", blob({"mean_": 3}, b"")),
+    "a type that is none": ("dtype", blob({"mean_": entry(dtype="X99")}, b"\0" * 8)),
+    "tensors that overlap": (
+        "overlap",
+        blob({"mean_": ENTRY, "zero_": {**ENTRY, "data_offsets": [16, 48]}}, b"\0" * 48),
+    ),
+    "a tensor of no manifest": (
+        "unknown-tensor",
+        lambda f: forge(f, entries={k: v for k, v in manifest_of(f)["tensors"].items() if k != "zero_"}),
+    ),
+    "a tensor that the kind does not know": ("unknown-tensor", tensor(LONG, lambda _: np.zeros(3))),
+    "an unknown tensor of the features": ("unknown-tensor", tensor("features.x", lambda _: np.zeros(3))),
+    "a tensor that the kind needs": (
+        "missing-tensor",
+        lambda f: forge(f, tensors={k: v for k, v in tensors_of(f).items() if k != "zero_"}),
+    ),
+    "integers": ("dtype", tensor("zero_", lambda a: a.astype(np.int64))),
+    "float32 where float64 is used": ("dtype", tensor("zero_", lambda a: a.astype(np.float32))),
+    "another shape than the manifest's": ("shape", with_entry("zero_", shape=[1, 1])),
+    "another digest": ("changed-tensor", with_entry("zero_", sha256="0" * 64)),
+    "infinity in a tensor": ("not-finite", tensor("mean_", lambda a: np.full_like(a, np.inf))),
+    "tensors that do not fit together": ("mismatch", tensor("mean_", lambda a: a[:-1])),
+    "huge weights": ("mismatch", tensor("score_weights_", lambda a: np.full_like(a, 1e308))),
+    "a strength out of range": ("mismatch", inside("parameters", tau=5.0)),
+    "a kernel that is none": ("mismatch", inside("parameters", kernel="other")),
+    "an impossible width": ("value", lambda f: forge(f, n_features_in=-6)),
+    "a huge figure": (
+        "value",
+        inside("details", metrics=[{**METRIC, "confidence": None, "value": 10**400}]),
+    ),
+    "many prompts": ("value", inside("details", prompts={"a": ["b"] * 10_001})),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_every_fault_is_refused_with_its_reason_in_one_line(folder, name):
+    reason, act = HOSTILE[name]
+    act(folder)
+    with pytest.raises(ModelFileError) as caught:
+        FairerCLIP.load(folder)
+    assert caught.value.reason == reason, caught.value
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 700
+    if name != "another kind":
         with pytest.raises(ModelFileError):
-            FairerCLIP.load(folder)
+            load(folder, mapped=True)
 
 
-@pytest.mark.parametrize("name", [TENSORS, MANIFEST])
-def test_a_missing_file_is_named(folder, name):
-    (folder / name).unlink()
-    with pytest.raises(ModelFileError, match=f"{name} is missing"):
-        FairerCLIP.load(folder)
-
-
-@pytest.mark.parametrize("name", [TENSORS, MANIFEST])
-def test_a_symlink_is_not_followed(folder, name, tmp_path):
-    (folder / name).rename(tmp_path / "elsewhere")
-    (folder / name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ModelFileError, match="not a plain file"):
-        FairerCLIP.load(folder)
-
-
-def test_a_folder_in_place_of_a_file_is_refused(folder):
-    (folder / TENSORS).unlink()
-    (folder / TENSORS).mkdir()
-    with pytest.raises(ModelFileError, match="not a plain file"):
-        FairerCLIP.load(folder)
-
-
-def test_what_is_no_folder_is_refused(tmp_path):
-    (tmp_path / "file").write_text("hello")
-    for path in (tmp_path / "file", tmp_path / "absent"):
-        with pytest.raises(ModelFileError, match="not a model folder"):
-            FairerCLIP.load(path)
-        with pytest.raises(ModelFileError, match="huggingface_hub.snapshot_download"):
+def test_a_path_that_is_no_folder_is_refused(folder):
+    for path in (folder / MANIFEST, folder / "absent", "user/name"):
+        with pytest.raises(ModelFileError) as caught:
             load(path)
-    with pytest.raises(ModelFileError, match="missing"):
-        FairerCLIP.load(tmp_path)
-
-
-def test_files_above_the_limit_are_not_read(folder, monkeypatch):
-    monkeypatch.setattr(folder_files, "MAX_TENSOR_BYTES", 100)
-    with pytest.raises(ModelFileError, match="more than the limit of 100"):
-        FairerCLIP.load(folder)
-    (folder / MANIFEST).write_bytes(b" " * (folder_files.MAX_MANIFEST_BYTES + 1))
-    with pytest.raises(ModelFileError, match="expected at most 2,097,152 bytes"):
-        FairerCLIP.load(folder)
-
-
-# Strange manifests ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"",
-        b"{",
-        b"null",
-        b"[]",
-        b"3",
-        b"\xff\xfe\x00",
-        b"[" * 100_000,
-        b'{"a":' * 100_000,
-        b"1" * 10_000,
-        b'{"format": "another"}',
-        b'{"format": ["fairerclip"]}',
-    ],
-    ids=range(11),
-)
-def test_a_manifest_that_is_none_is_refused(folder, raw):
-    (folder / MANIFEST).write_bytes(raw)
-    with pytest.raises(ModelFileError, match="expected JSON|does not describe a fairerclip model"):
-        FairerCLIP.load(folder)
-
-
-def test_a_repeated_key_is_refused(folder):
-    text = (folder / MANIFEST).read_text()
-    (folder / MANIFEST).write_text(text.replace('"format": ', '"format": "fairerclip", "format": ', 1))
-    with pytest.raises(ModelFileError, match="expected each key once"):
-        FairerCLIP.load(folder)
-
-
-@pytest.mark.parametrize("version", [0, 1, 6, 8, "7", None, 7.0, True])
-def test_an_unknown_version_is_named(folder, version):
-    forge(folder, format_version=version)
-    with pytest.raises(
-        ModelFileError, match=re.escape(f"version {version!r}; this version of fairerclip reads version 7")
-    ):
-        FairerCLIP.load(folder)
-
-
-def test_unknown_and_missing_keys_are_named(folder):
-    forge(folder, surprise=1)
-    with pytest.raises(ModelFileError, match="surprise"):
-        FairerCLIP.load(folder)
-    manifest = json.loads((folder / MANIFEST).read_bytes())
-    del manifest["surprise"], manifest["classes"]
-    (folder / MANIFEST).write_bytes(canonical(manifest))
-    with pytest.raises(ModelFileError, match="classes"):
-        FairerCLIP.load(folder)
-
-
-def test_other_spacing_than_ours_is_refused(folder):
-    manifest = json.loads((folder / MANIFEST).read_bytes())
-    (folder / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(ModelFileError, match="damaged or was changed"):
-        FairerCLIP.load(folder)
+        assert caught.value.reason == "not-a-folder"
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"classes": [0, 1]},
-        {"classes": [0, 1, 1]},
-        {"classes": [0, [1], 2]},
-        {"classes": {"a": 1}},
-        {"classes": "abc"},
-        {"classes": [0, 1, None]},
-        {"n_features_in": 7},
-        {"n_features_in": "6"},
-        {"n_features_in": None},
-        {"state": {"n_iter": "many"}},
-        {"state": {"temperature": None}},
-        {"state": {"temperature": -1.0}},
-        {"state": {"temperature": float("nan")}},
-        {"state": {"temperature": float("inf")}},
-        {"state": {"surprise": 1}},
-        {"feature_names_in": ["a"]},
-        {"feature_names_in": 5},
-        {"diagnostics": []},
-        {"state": {"features": "poly"}},
-        {"state": {"features": 3}},
-        {"state": {"features": None}},
-        {"state": {"features": "linear"}},
-        {"state": {"text_features": "rbf"}},
-        {"parameters": []},
-        {"parameters": {"tau": 0.1}},
-        {"kind": None},
-        {"kind": ["FairerCLIP"]},
-        {"kind": "os.system"},
-        {"kind": "Baseline"},
-        {"kind": "EmbeddingMitigator"},
-        {"kind": "LEACE"},
-        {"entries": []},
-        {"entries": {}},
-        {"tensor_bytes": None},
-        {"tensor_bytes": True},
-        {"details": {}},
-        {"details": None},
-        {"versions": {}},
-        {"versions": None},
+        *({"classes": value} for value in ([0, 1], [0, 1, 1], [0, [1], 2], {"a": 1}, "abc", [0, 1, None])),
+        *({"n_features_in": value} for value in (7, "6", None)),
+        *({"state": {"temperature": value}} for value in (None, -1.0)),
+        *({"state": {"features": value}} for value in ("poly", 3, None, "linear")),
+        *({"state": {"n_iter": "many"}}, {"state": {"text_features": "rbf"}}),
+        *({"feature_names_in": value} for value in (["a"], 5)),
+        *({"diagnostics": []}, {"parameters": []}, {"parameters": {"tau": 0.1}}),
+        *({"kind": value} for value in (None, ["FairerCLIP"], "Baseline", "LEACE")),
+        *({"entries": []}, {"entries": {}}, {"tensor_bytes": None}, {"tensor_bytes": True}),
+        *({"details": {}}, {"details": None}, {"versions": {}}, {"versions": None}),
     ],
     ids=str,
 )
@@ -402,188 +442,96 @@ def test_a_forged_manifest_is_refused_although_its_digests_fit(folder, changes):
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("name", "values"),
     [
-        *({"tau": value} for value in ("auto", None, True, [0.5])),
-        *({"gamma": value} for value in ("1e-3", None)),
-        *({"zero_shot": value} for value in ("auto", {})),
-        *({"guess_weight": value} for value in (None, "auto")),
-        *({"criterion": value} for value in ("auto", "equal", None, 1)),
-        *({"offsets": value} for value in ([0.0], "none", [None] * 3)),
-        {"surprise": 1},
+        ("tau", ["auto", None, True, [0.5]]),
+        ("gamma", ["1e-3", None]),
+        ("zero_shot", ["auto", {}]),
+        ("guess_weight", [None, "auto"]),
+        ("criterion", ["auto", "equal", None, 1]),
+        ("offsets", [[0.0], "none", [None] * 3]),
     ],
-    ids=str,
 )
-def test_forged_learned_values_are_refused(folder, changes):
-    learned = json.loads((folder / MANIFEST).read_bytes())["state"]["learned"]
-    with pytest.raises(ModelFileError):
-        FairerCLIP.load(forge(folder, state={"learned": {**learned, **changes}}))
-
-
-@pytest.mark.parametrize("name", ["tau", "zero_shot", "gamma", "criterion", "guess_weight", "offsets"])
-def test_a_learned_value_that_is_missing_is_refused(folder, name):
-    learned = json.loads((folder / MANIFEST).read_bytes())["state"]["learned"]
-    del learned[name]
-    with pytest.raises(ModelFileError, match="learned"):
-        FairerCLIP.load(forge(folder, state={"learned": learned}))
-
-
-@pytest.mark.parametrize("value", [[1], [[1, 2, 3]], ["ab", [1, 2]], [[[1], 2]]], ids=str)
-def test_a_forged_class_weight_is_refused(folder, value):
-    parameters = json.loads((folder / MANIFEST).read_bytes())["parameters"]
-    with pytest.raises(ModelFileError):
-        FairerCLIP.load(forge(folder, parameters={**parameters, "class_weight": value}))
-
-
-# Strange tensors ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_tensor_that_is_not_finite_is_refused(folder, value):
-    for name in tensors_of(folder):
-        tensors = {k: v.copy() for k, v in tensors_of(folder).items()}
-        tensors[name].flat[0] = value
-        before = (folder / TENSORS).read_bytes()
-        forge(folder, tensors=tensors)
-        with pytest.raises(ModelFileError, match="finite"):
-            FairerCLIP.load(folder)
-        forge(folder, blob=before)
-
-
-def test_every_tensor_of_another_shape_is_refused(folder):
-    original = (folder / TENSORS).read_bytes()
-    tensors = load_tensors(original)
-    for name, array in tensors.items():
-        for changed in (np.append(array.ravel(), 1.0), array[None], array.ravel()[:0]):
-            # One number is one number, however many axes it has.
-            if changed.shape == array.shape or (array.size == changed.size == 1):
-                continue
-            forge(folder, tensors={**tensors, name: changed})
-            with pytest.raises(ModelFileError):
-                FairerCLIP.load(folder)
-    forge(folder, blob=original)
-    FairerCLIP.load(folder)
-
-
-def test_tensors_missing_extra_or_of_another_type_are_refused(folder):
-    tensors = tensors_of(folder)
-    for name in tensors:
+def test_forged_or_missing_learned_values_are_refused(folder, name, values):
+    learned = manifest_of(folder)["state"]["learned"]
+    rest = {k: v for k, v in learned.items() if k != name}
+    for forged in (rest, *({**rest, name: value} for value in values)):
         with pytest.raises(ModelFileError):
-            FairerCLIP.load(forge(folder, tensors={k: v for k, v in tensors.items() if k != name}))
-        for dtype in (np.float32, np.int64, np.uint8):
-            if (name, dtype) == ("features.omega", np.float32):
-                continue  # as a fit in float32 has them
+            FairerCLIP.load(forge(folder, state={"learned": forged}))
+
+
+@pytest.mark.slow
+def test_every_tensor_that_is_missing_or_of_another_type_or_shape_is_refused(folder):
+    tensors = tensors_of(folder)
+    for name, array in tensors.items():
+        rest = {k: v for k, v in tensors.items() if k != name}
+        changed = [
+            array[None],  # one number is one number, however many axes it has
+            np.append(array.ravel(), 1.0),
+            array.astype(np.int64),
+            np.full_like(array, np.nan),
+        ]
+        for other in changed[array.size == 1 :]:
             with pytest.raises(ModelFileError):
-                FairerCLIP.load(forge(folder, tensors={**tensors, name: tensors[name].astype(dtype)}))
-    with pytest.raises(ModelFileError, match="unknown tensors \\['payload'\\]"):
-        FairerCLIP.load(forge(folder, tensors={**tensors, "payload": np.zeros(3)}))
-    with pytest.raises(ModelFileError, match=r"unknown tensors \['features.payload'\]"):
-        FairerCLIP.load(forge(folder, tensors={**tensors, "features.payload": np.zeros(3)}))
-    many = {f"features.{i}": np.zeros(1) for i in range(80)}
-    with pytest.raises(ModelFileError, match="at most 64 tensors"):
-        FairerCLIP.load(forge(folder, tensors={**tensors, **many}))
+                FairerCLIP.load(forge(folder, tensors={**rest, name: other}))
+        with pytest.raises(ModelFileError):
+            FairerCLIP.load(forge(folder, tensors=rest))
+    FairerCLIP.load(forge(folder, tensors=tensors))
 
 
-def safetensors_blob(header, data):
-    raw = header.encode()
-    return struct.pack("<Q", len(raw)) + raw + data
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["model", "mitigator", "baseline"])
+def test_a_flipped_or_missing_byte_is_refused_or_changes_no_answer(fitted, tmp_path, kind):
+    model = {
+        "model": lambda: fitted,
+        "mitigator": lambda: EmbeddingMitigator(about=None).fit(E.X, sensitive_features=E.s),
+        "baseline": lambda: fit(LEACE()),
+    }[kind]()
+    folder, rng = model.save(tmp_path / "model"), random.Random(0)
+    for name in (TENSORS, MANIFEST):
+        whole = (folder / name).read_bytes()
+        flips = [(rng.randrange(len(whole)), 1 << rng.randrange(8)) for _ in range(100)]
+        damaged = [whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :] for place, bit in flips]
+        damaged += [whole[: rng.randrange(len(whole))] for _ in range(50)] + [whole[:-1], whole + b"\n"]
+        for content in damaged:
+            (folder / name).write_bytes(content)
+            with pytest.raises(ModelFileError):
+                load(folder)
+        (folder / name).write_bytes(whole)
+    (folder / "README.md").unlink()
+    os.mkfifo(folder / "README.md")  # other files are never read: reading it would wait for ever
+    assert_array_equal(load(folder).transform(E.X), model.transform(E.X))
 
 
-@pytest.mark.parametrize(
-    "blob",
-    [
-        b"",
-        b"\x00" * 7,
-        struct.pack("<Q", 2**63) + b"{}",
-        safetensors_blob("{}", b""),
-        safetensors_blob('{"mean_":{"dtype":"F64","shape":[9999999999],"data_offsets":[0,8]}}', b"\0" * 8),
-        safetensors_blob('{"mean_":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}', b"\0" * 16),
-        safetensors_blob('{"mean_":{"dtype":"X99","shape":[1],"data_offsets":[0,8]}}', b"\0" * 8),
-        safetensors_blob('{"mean_":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}}', b"\0"),
-        safetensors_blob('{"mean_":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}', b"\0\0"),
-        safetensors_blob("[" * 50_000, b""),
-    ],
-    ids=range(10),
-)
-def test_a_strange_tensor_file_is_refused(folder, blob):
-    with pytest.raises(ModelFileError):
-        FairerCLIP.load(forge(folder, blob=blob))
+def test_unknown_tensors_are_refused_before_they_are_read_and_others_are_read_once(folder, tmp_path):
+    def peak_of(action):
+        tracemalloc.start()
+        try:
+            action()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    def refused():
+        with pytest.raises(ModelFileError):
+            load(folder)
+
+    size = 8 << 20
+    forge(folder, tensors={**tensors_of(folder), "payload": np.zeros(size // 8)})
+    assert peak_of(refused) < size / 4
+    rows = np.random.default_rng(0).normal(size=(20, 20_000))
+    model = ZeroShot().fit(rows, text={str(k): row for k, row in enumerate(rows)})
+    large = model.save(tmp_path / "large")
+    size = (large / TENSORS).stat().st_size
+    assert size < peak_of(lambda: load(large)) < 1.9 * size
 
 
-def test_a_repeated_tensor_is_refused(folder):
-    blob = (folder / TENSORS).read_bytes()
-    size = struct.unpack("<Q", blob[:8])[0]
-    header = blob[8 : 8 + size].decode().rstrip()
-    entry = json.dumps(json.loads(header)["zero_"])
-    twice = header[:-1] + f',"zero_":{entry}}}'
-    with pytest.raises(ModelFileError, match="expected each key once"):
-        FairerCLIP.load(forge(folder, blob=safetensors_blob(twice, blob[8 + size :])))
-
-
-def test_every_damage_says_which_file(folder):
-    whole = (folder / TENSORS).read_bytes()
-    where = re.escape(str(folder / TENSORS))
-    (folder / TENSORS).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(ModelFileError, match=f"{where}: tensor 'zero_' does not match its digest"):
-        FairerCLIP.load(folder)
-    (folder / TENSORS).write_bytes(b"0")
-    with pytest.raises(ModelFileError, match=f"{where} has 1 bytes, its manifest says {len(whole)}"):
-        FairerCLIP.load(folder)
-
-
-# No code from files ---------------------------------------------------------------------------------
-
-FORBIDDEN = (
-    r"^\s*(import|from)\s+(pickle|cPickle|dill|joblib|shelve|marshal|cloudpickle)\b",
-    r"\b(pickle|joblib|marshal|dill)\.(load|loads|Unpickler)\b",
-    r"\btorch\.load\(",
-    r"(?<![\w.])(eval|exec)\(",
-    r"allow_pickle\s*=\s*True",
-    r"\byaml\.(load|unsafe_load)\(",
-    r"trust_remote_code\s*=\s*True",
-)
-
-
-def test_no_source_file_can_run_code_from_a_file():
-    sources = sorted(Path(fairerclip.__file__).parent.rglob("*.py"))
-    assert len(sources) > 20
-    found = [
-        f"{path.name}:{number}: {line.strip()}"
-        for path in sources
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        for pattern in FORBIDDEN
-        if re.search(pattern, line)
-    ]
-    assert found == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import pickle",
-        "from joblib import load",
-        "x = torch.load(f)",
-        "eval(text)",
-        "np.load(f, allow_pickle=True)",
-        "yaml.load(f)",
-    ],
-)
-def test_the_search_would_find_it(line):
-    assert any(re.search(pattern, line) for pattern in FORBIDDEN)
-
-
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
-def test_json_that_is_not_finite_is_refused(folder, value):
-    text = (folder / MANIFEST).read_text()
-    start = text.index('"temperature": ') + len('"temperature": ')
-    stop = text.index(",", start)
-    (folder / MANIFEST).write_text(text[:start] + value + text[stop:])
-    with pytest.raises(ModelFileError, match=f"expected finite numbers, got {value}"):
-        FairerCLIP.load(folder)
-
-
-def test_a_model_whose_diagnostics_are_not_finite_is_not_written(fitted, tmp_path):
-    fitted[0].diagnostics_["odd"] = float("nan")
-    with pytest.raises(ModelFileError, match="must be finite"):
-        fitted[0].save(tmp_path / "odd")
-    assert not (tmp_path / "odd").exists()
+def test_tensors_at_any_byte_of_the_file_are_read(fitted, folder):
+    raw = (folder / TENSORS).read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = raw[8 : 8 + size] + b" "
+    forge(folder, blob=struct.pack("<Q", len(header)) + header + raw[8 + size :])
+    for mapped in (False, True):
+        back = load(folder, mapped=mapped)
+        assert_array_equal(back.scores(E.X), fitted.scores(E.X))
+        assert back.components_.flags.aligned
