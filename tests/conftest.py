@@ -52,6 +52,11 @@ def pytest_collection_modifyitems(items):
     items.sort(key=quickness)
 
 
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("linux") and sys.platform != "linux":
+        pytest.skip("needs Linux")
+
+
 def pytest_collection_finish():
     # What was imported to collect the tests stays: the garbage collector need not look at it again during each of them.
     gc.collect()

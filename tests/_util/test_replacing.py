@@ -24,7 +24,6 @@ from fairerclip.model.contents import CARD, MANIFEST, TENSOR_FILES, TENSORS
 from forged import forge
 
 SAVED = Path(__file__).parents[1] / "net" / "saved"
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 ROWS = np.eye(4)
 
 
@@ -63,7 +62,7 @@ def every_kill(before, action, check, *, least):
     assert number > least
 
 
-@needs_fork
+@pytest.mark.linux
 @pytest.mark.parametrize("saved", [1, 2])
 def test_a_model_that_is_replaced_is_old_or_new_whenever_the_process_is_killed(models, tmp_path, saved):
     path = tmp_path / "here" / "model"
@@ -85,7 +84,7 @@ def test_a_model_that_is_replaced_is_old_or_new_whenever_the_process_is_killed(m
     every_kill(before, lambda: models[1].save(path, overwrite=True), check, least=10)
 
 
-@needs_fork
+@pytest.mark.linux
 def test_an_empty_folder_that_was_being_filled_when_the_process_was_killed_is_filled(models, tmp_path):
     path = tmp_path / "here" / "model"
 
@@ -99,7 +98,7 @@ def test_an_empty_folder_that_was_being_filled_when_the_process_was_killed_is_fi
     every_kill(before, lambda: models[1].save(path, overwrite=True), check, least=8)
 
 
-@needs_fork
+@pytest.mark.linux
 def test_a_new_model_appears_whole_or_not_at_all_whenever_the_process_is_killed(models, tmp_path):
     path = tmp_path / "here" / "model"
 
@@ -120,7 +119,7 @@ def test_a_new_model_appears_whole_or_not_at_all_whenever_the_process_is_killed(
     every_kill(before, action, check, least=10)
 
 
-@needs_fork
+@pytest.mark.linux
 def test_a_file_is_old_or_new_whenever_the_process_is_killed(tmp_path):
     path = tmp_path / "t.txt"
 
@@ -135,7 +134,7 @@ def test_a_file_is_old_or_new_whenever_the_process_is_killed(tmp_path):
     every_kill(lambda: path.write_bytes(b"old"), action, check, least=4)
 
 
-@needs_fork
+@pytest.mark.linux
 def test_what_a_killed_writer_left_is_removed_and_what_is_not_ours_stays(tmp_path):
     mine = [".model.tmp", ".model.v2.0123456789abcdef.tmp", ".model.xyz.tmp", "model.0123456789abcdef.tmp"]
     for name in mine:
@@ -147,7 +146,7 @@ def test_what_a_killed_writer_left_is_removed_and_what_is_not_ours_stays(tmp_pat
     assert names(tmp_path) == sorted([*mine, "model"])
 
 
-@needs_fork
+@pytest.mark.linux
 def test_readers_of_a_model_that_is_replaced_all_the_time_see_the_old_or_the_new_one(models, tmp_path):
     path = models[0].save(tmp_path / "model")
     child = os.fork()

@@ -84,7 +84,7 @@ def killed_after(blocks, action, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.linux
 def test_a_copy_that_was_killed_is_continued_and_ends_as_if_nothing_had_happened(
     model, tmp_path, monkeypatch
 ):

@@ -224,6 +224,7 @@ def test_what_is_no_results_file_is_refused_in_one_line(raw, message, tmp_path):
     assert str(tmp_path / "results.json") in str(caught.value)
 
 
+@pytest.mark.linux
 def test_too_large_or_absent_files_are_refused(document, tmp_path, monkeypatch):
     with (tmp_path / "sparse.json").open("wb") as handle:
         handle.truncate(results_module.MAX_BYTES + (1 << 30))  # takes no room

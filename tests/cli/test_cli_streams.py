@@ -128,7 +128,7 @@ def test_no_more_is_written_after_an_error():
 SHELL = '"$0" -c "from fairerclip.cli.main import main; main()" --version '
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.linux
 @pytest.mark.parametrize(
     ("how", "code", "lines"),
     [(">&-", 0, 0), ("<&- >&- 2>&-", 0, 0), (">/dev/full", NOT_WRITTEN, 1), ("> >(exit)", READER_GONE, 0)],

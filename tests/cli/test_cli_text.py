@@ -119,6 +119,7 @@ def test_a_task_of_foreign_labels_is_made_harmlessly(home, run):
     assert "[/b][red]:bug:" in harmless(run("task", "embeddings", f"{name}.store.npz", *files, *options))
 
 
+@pytest.mark.linux
 def test_an_audit_of_a_file_whose_name_is_no_text_is_not_lost(home, made, run):
     try:
         Path("\udce9.npz").symlink_to(made.parent / TASK)

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from fairerclip.cli.signals import LATER, Stopped, Stops
-from interrupts import PROC, Command, half_written, times_of
+from interrupts import Command, half_written, times_of
 
-pytestmark = pytest.mark.skipif(not (PROC / "self" / "stat").is_file(), reason="needs /proc")
+pytestmark = pytest.mark.linux
 SECONDS = 5.0
 """In which workers are to be gone: the two seconds of an idle machine, and some for one that runs other tests."""
 

@@ -229,7 +229,7 @@ def test_long_header_is_refused_before_it_is_read(tmp_path):
         read_npy(tmp_path / "x.npy", limits=Limits(header_bytes=50))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS holds on Linux")
+@pytest.mark.linux
 @pytest.mark.parametrize("what", ["bomb", "huge declared shape", "huge header length"])
 def test_refusal_takes_no_memory(tmp_path, what):
     path = tmp_path / "a.npz"
@@ -333,7 +333,7 @@ def test_absent_file_folder_and_impossible_name_are_named(tmp_path, read):
         read("a\0b.npz")
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs")
+@pytest.mark.linux
 def test_fifo_is_refused_instead_of_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.npz")
     with pytest.raises(TaskFileError, match="device"):
@@ -389,7 +389,7 @@ def test_an_absent_folder_is_made(tmp_path):
     assert write_npz(tmp_path / "new" / "a.npz", {"x": np.eye(2)}).is_file()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+@pytest.mark.linux
 def test_written_file_has_the_permissions_of_any_new_file(tmp_path):
     (tmp_path / "plain").touch()
     path = write_npz(tmp_path / "a.npz", {"x": np.eye(2)})

@@ -226,7 +226,7 @@ with StoreWriter(sys.argv[1], width=4, provenance=None, shard_rows=5) as out:
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+@pytest.mark.linux
 def test_killed_at_random_moments_and_resumed_every_id_is_there_once(tmp_path):
     rng = np.random.default_rng()
     for attempt in range(60):

@@ -184,6 +184,7 @@ def tar_header(kind, size):
     return member.tobuf(tarfile.GNU_FORMAT)
 
 
+@pytest.mark.linux
 def test_what_is_no_whole_image_of_these_formats_with_8_bits_is_refused(tmp_path):
     sixteen = io.BytesIO()
     Image.fromarray(np.full((4, 4), 40_000, np.uint16)).save(sixteen, "PNG")

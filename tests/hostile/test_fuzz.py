@@ -1,14 +1,13 @@
 """Damaged files end with a value or an error of ours, whatever reads them; `make fuzz` tries many more."""
 
 import importlib.util
-from pathlib import Path
 
 import pytest
 from fuzz import INSTRUMENTED, MEGABYTES, run
 from readers import READERS
 
 CASES = 10
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="needs /proc")
+pytestmark = pytest.mark.linux
 
 
 @pytest.mark.parametrize("name", sorted(READERS))

@@ -50,7 +50,7 @@ def folder():
     shutil.rmtree(path)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.linux
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_what_may_not_be_read_is_one_line(name, folder):
     reader = READERS[name]

@@ -23,7 +23,7 @@ TINY = [
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="cores are given to processes")
+@pytest.mark.linux
 @pytest.mark.parametrize("line", TINY, ids=lambda line: line.split()[0])
 def test_a_benchmark_keeps_its_figures_and_its_exit_code_says_whether_a_target_was_missed(line, tmp_path):
     name, *options = line.split()

@@ -75,7 +75,7 @@ def test_every_extra_for_users_is_among_them():
     ],
     ids=["index", "folder", "editable", "file", "git"],
 )
-@pytest.mark.skipif(sys.platform == "win32", reason="paths of POSIX")
+@pytest.mark.linux
 def test_the_command_that_adds_an_extra_is_of_the_place_that_the_package_came_from(
     origin, command, monkeypatch
 ):

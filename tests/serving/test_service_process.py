@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from service_client import NPY, Asked, head, npy, read_all, wait_until
 
+pytestmark = pytest.mark.linux
+
 SCRIPT = "from fairerclip.cli.main import main; main()"
 
 

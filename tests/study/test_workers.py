@@ -76,6 +76,7 @@ def test_a_call_that_fails_or_cannot_be_sent_fails_alone():
     assert good.value["value"] == 2
 
 
+@pytest.mark.linux
 def test_a_process_that_dies_costs_its_own_call_alone_and_is_tried_once_more(tmp_path):
     calls = [Call(twice, {"number": n}) for n in range(4)]
     calls += [
