@@ -12,7 +12,12 @@ from fairerclip import load
 KEPT = json.loads((HERE / "figures.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+QUICK = ("two-classes: models", "mitigator", "metrics")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SCENARIOS]
+)
 def test_simulated_figures_stay(name, run):
     measured = SCENARIOS[name](run)
     assert 5 < len(measured) <= 50
@@ -28,6 +33,7 @@ def test_real_figures_stay(name, run, real_data):
     assert not differences(KEPT[name], measured)
 
 
+@pytest.mark.slow
 def test_the_page_and_the_terminal_answer_stay(run, monkeypatch):
     # Whatever COLUMNS said when the console was made: workers of pytest have one of their own.
     monkeypatch.setattr(Console, "size", property(lambda _: ConsoleDimensions(WIDTH, 25)))

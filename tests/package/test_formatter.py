@@ -99,6 +99,7 @@ def script_texts(values):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_the_script_writes_every_share_as_python_does():
     shares = {k / n for n in range(1, MOST + 1) for k in range(n + 1)}
     # Differences of shares and numbers of other sizes: both signs, halves, very small and large ones.

@@ -30,6 +30,7 @@ def test_importing_the_package_loads_the_standard_library_only():
     assert added == {"fairerclip"}
 
 
+@pytest.mark.slow
 def test_the_estimator_loads_neither_torch_nor_pandas_nor_a_plotting_library():
     # It takes pandas along if it is there.
     given = "import sklearn.base, sklearn.utils.validation"
@@ -58,6 +59,7 @@ def test_the_help_of_commands_loads_no_numerical_library():
     assert not modules_after(code) & {"numpy", "scipy", "sklearn"}
 
 
+@pytest.mark.slow
 def test_the_audit_of_a_finished_task_loads_nothing_that_embeds_or_builds_tasks(tmp_path):
     task = save_task(simulate("waterbirds", scale=0.02, width=32), tmp_path / "t.npz")
     code = (

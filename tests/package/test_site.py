@@ -66,6 +66,7 @@ def names():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUN)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_python_of_a_page_runs_as_printed(page, names, tmp_path, monkeypatch):
