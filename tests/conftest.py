@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import typer.main
 
-import slow
 from sample_rows import Embeddings
 
 NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.sendmsg")
@@ -25,31 +24,19 @@ def _no_network(event: str, arguments: tuple[object, ...]) -> None:
 
 sys.addaudithook(_no_network)  # for good: a hook cannot be taken back
 REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-SLOW_FOLDERS, SLOW_FUNCTIONS = slow.listed()
-_, PROOFS = slow.listed(slow.PROOFS)
+TESTS = Path(__file__).parent
 
 
 def pytest_ignore_collect(collection_path, config):
-    # To import what these folders need takes longer than all that is left to run.
-    inside = f"{collection_path.relative_to(slow.TESTS).as_posix()}/"
-    return True if config.option.markexpr == "not slow" and inside.startswith(SLOW_FOLDERS) else None
+    # To import what these folders need, torch and the browser, takes longer than all that is left to run.
+    whole = (TESTS / "browser", TESTS / "encoders")
+    return True if config.option.markexpr == "not slow" and collection_path in whole else None
 
 
 def pytest_collection_modifyitems(items):
-    for item in items:
-        place = f"{item.path.relative_to(slow.TESTS).as_posix()}::{item.originalname}"
-        if place in SLOW_FUNCTIONS | PROOFS or place.startswith(SLOW_FOLDERS):
-            item.add_marker(pytest.mark.slow)
-        if place in PROOFS:
-            item.add_marker(pytest.mark.proof)
     # Files with slow tests first, so that no worker is left with one of them at the end while the others wait.
-    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
-
-    def quickness(item):
-        folder = item.path.relative_to(slow.TESTS).as_posix()
-        return not folder.startswith(SLOW_FOLDERS), item.path not in slow_files
-
-    items.sort(key=quickness)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_runtest_setup(item):
