@@ -26,8 +26,8 @@ import distributed
 import numpy as np
 import pytest
 
-from fairerclip import EmbeddingMitigator, FairerCLIP, FairerCLIPSearch, distribute
-from fairerclip.applying import answer_blocks
+from fairerclip import EmbeddingMitigator, FairerCLIP, FairerCLIPSearch, distribute, mitigate_store
+from fairerclip.applying import answer_blocks, mitigated_files
 from fairerclip.applying.streamed_answers import apply_to_file
 from fairerclip.data import cluster_client, save_task
 from fairerclip.data.cluster_rows import ClusterRows
@@ -141,6 +141,18 @@ def answers_of_classifiers_on_a_cluster_make_the_same_files(client, task, file, 
         for model in models:
             for source in (file, chosen, np.load(file)):
                 assert written(tmp_path, model, source, client=client) == written(tmp_path, model, source)
+
+
+@check
+def a_mitigated_copy_is_the_same_from_a_cluster(client, task, file, tmp_path):
+    mitigator = EmbeddingMitigator().fit(np.load(file), sensitive_text=task.sensitive_attribute().text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mitigated_files, "BLOCK_ROWS", 64)
+        for name, more in (("here.npy", {}), ("there.npy", {"client": client})):
+            mitigate_store(mitigator, file, tmp_path / name, **more)
+    assert (tmp_path / "here.npy").read_bytes() == (tmp_path / "there.npy").read_bytes()
+    with pytest.raises(ParameterError, match="by its path"):
+        mitigate_store(mitigator, np.load(file), tmp_path / "rows.npy", client=client)
 
 
 @check

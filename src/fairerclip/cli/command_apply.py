@@ -36,8 +36,8 @@ Output = Annotated[
         "--output",
         "-o",
         help="Where to write: .npz (with embeddings), or .csv or .parquet (a row per image; with --top K, a row per "
-        "prompt and rank). Of a mitigator: the mitigated embeddings as .npy, .npz (with ids), or a folder, which has "
-        "the layout of clip-retrieval if EMB has it; an unfinished folder is continued.",
+        "prompt and rank). Of a mitigator: the mitigated embeddings as .npy, .npz (with ids), or a folder as "
+        "embed writes it, which is continued where it ends.",
     ),
 ]
 Split = Annotated[str, typer.Option(help="Which split of a task file to use.")]
