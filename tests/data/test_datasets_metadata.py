@@ -96,30 +96,6 @@ def test_split_names_map_other_names_and_leave_rows_out(tmp_path):
     assert read(tmp_path, target=None, split_names=named).counts() == {"train": 1, "val": 2, "test": 2}
 
 
-def test_unknown_split_names_are_refused_with_a_way_to_name_them(tmp_path):
-    tree(tmp_path, WILDS)
-    words = (
-        r"row 1: split: .* got 'ID_val'; say which splits id_test, id_val are: .* --split-names id_test=val"
-    )
-    with pytest.raises(DatasetError, match=words):
-        read(tmp_path)
-    with pytest.raises(DatasetError, match="leave out all 5 rows"):
-        read(tmp_path, split_names=dict.fromkeys(("train", "val", "test", "id_val", "id_test")))
-
-
-def test_numbers_are_sorted_as_numbers(tmp_path):
-    rows = [f"{i},{i}.jpg,0,{i},0" for i in range(12)]
-    assert read(tree(tmp_path, rows)).class_names == tuple(str(i) for i in range(12))
-
-
-def test_whole_numbers_may_have_a_point_and_minus_one_may_be_named(tmp_path):
-    codes, names = read(tree(tmp_path / "a", [f"{line}.0" for line in lines()])).sensitive["a"]
-    assert (codes.tolist(), names) == ([a for _, _, a in ROWS], ("0", "1"))
-    three = tree(tmp_path / "b", replace(2, 4, "-1"))
-    codes, names = read(three, value_names={"a": ["-1", "0", "1"]}).sensitive["a"]
-    assert (codes.tolist(), names) == ([1, 2, 0, 2, 1, 2], ("-1", "0", "1"))
-
-
 def test_a_list_without_splits_or_target_is_a_gallery_with_a_random_split(tmp_path):
     index = read(
         tree(tmp_path, [f"{i}.jpg,{i % 2}" for i in range(10)], "filename,a"), split=None, target=None, seed=2
@@ -129,73 +105,55 @@ def test_a_list_without_splits_or_target_is_a_gallery_with_a_random_split(tmp_pa
     assert index.notes == ("The split is random (0.5 / 0.1 / 0.4, seed 2): no column of splits was named.",)
 
 
+def test_whole_numbers_may_have_a_point_and_are_sorted_as_numbers(tmp_path):
+    codes, names = read(tree(tmp_path / "a", [f"{line}.0" for line in lines()])).sensitive["a"]
+    assert (codes.tolist(), names) == ([a for _, _, a in ROWS], ("0", "1"))
+    rows = [f"{i},{i}.jpg,0,{i},{i % 3 - 1}" for i in range(12)]
+    index = read(tree(tmp_path / "b", rows), value_names={"a": ["-1", "0", "1"]})
+    assert index.class_names == tuple(str(i) for i in range(12))
+    assert index.sensitive["a"][0].tolist() == [0, 1, 2] * 4
+
+
 def test_one_of_several_lists_is_chosen(tmp_path):
     tree(tree(tmp_path), name="metadata_celeba.csv")
-    with pytest.raises(
-        DatasetError, match=r"got metadata_celeba.csv, metadata_waterbirds.csv; choose with file="
-    ):
+    with pytest.raises(DatasetError, match="file="):
         read(tmp_path)
     assert read(tmp_path, file="metadata_celeba.csv").name == "metadata_celeba"
-    tree(tmp_path, name="metadata.csv")
-    assert read(tmp_path).name == "metadata"
-    with pytest.raises(DatasetError, match="there is no list.csv"):
+    with pytest.raises(DatasetError, match=r"list.csv"):
         read(tmp_path, file="list.csv")
-    with pytest.raises(DatasetError, match=r"there is no metadata\*.csv"):
+    with pytest.raises(DatasetError, match=r"metadata\*.csv"):
         read(tree(tmp_path / "other", name="rows.csv"))
 
 
-def replace(row, column, value):
-    fields = lines()[row].split(",")
-    fields[column] = value
-    return [*lines()[:row], ",".join(fields), *lines()[row + 1 :]]
-
-
-BAD = {
-    "wrong class": (replace(2, 3, "2"), "row 2: y: expected one of 0, 1, got '2'"),
-    "empty value": (replace(3, 4, ""), "row 3: a: expected a value, got an empty field"),
-    "not a number": (replace(3, 4, "nan"), "row 3: a: expected a value, got 'nan'; leave such rows out"),
-    "unknown value": (replace(2, 4, "-1"), "row 2: a: expected a value, got -1 beside 2 others"),
-    "wrong split": (replace(1, 2, "3"), "row 1: split: expected one of 0, 1, 2, valid.*got '3'"),
-    "image twice": (replace(1, 1, "birds/0.jpg"), "expected each image once"),
-    "path out of the root": (replace(1, 1, "../x.jpg"), "row 1: expected a path inside the data set"),
-    "a field too few": (["0,a.jpg,0,0"], "line 2: expected 5 fields, got 4"),
-    "no rows": ([], "expected rows below the header"),
-    "too many values": (
-        [f"{i},{i}.jpg,0,0,v{i}" for i in range(1001)],
-        "a: expected at most 1000 different values",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", sorted(BAD))
-def test_a_bad_list_is_refused_with_row_and_reason(tmp_path, case):
-    rows, message = BAD[case]
-    with pytest.raises(DatasetError, match=message):
-        read(tree(tmp_path, rows), class_names=["landbird", "waterbird"])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [(3, "2"), (4, ""), (4, "nan"), (4, "-1"), (2, "3"), (2, "ID_val"), (1, "birds/0.jpg"), (1, "../x.jpg")],
+)
+def test_a_bad_row_is_refused_with_its_number(tmp_path, column, value):
+    rows = [line.split(",") for line in lines()]
+    rows[3][column] = value
+    with pytest.raises(DatasetError, match="row 3"):
+        read(tree(tmp_path, [",".join(row) for row in rows]), class_names=["landbird", "waterbird"])
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    "options",
     [
-        ({"sensitive": "y"}, "must name different columns, got filename, y, y, split"),
-        ({"sensitive": ["a", "a"]}, "sensitive must name different columns"),
-        ({"sensitive": []}, "at least one column"),
-        ({"value_names": {"b": ["x", "y"]}}, "value_names are for a; got 'b'"),
-        ({"value_names": {"a": ["x", "x"]}}, "a must be different names, got x, x"),
-        ({"class_names": ["x", ""]}, "class_names must be different names"),
-        ({"class_names": ["x"], "target": None}, "without a target"),
-        (
-            {"split_names": {"id_val": "valid"}},
-            "split_names: expected train, val, test or None .*, got 'valid'",
-        ),
-        ({"split_names": {"id_val": "val"}, "split": None}, "split_names are given without a column"),
+        *({"sensitive": "y"}, {"sensitive": []}, {"value_names": {"b": ["x", "y"]}}),
+        *({"class_names": ["x", ""]}, {"class_names": ["x"], "target": None}),
+        *({"split_names": {"id_val": "valid"}}, {"split_names": {"id_val": "val"}, "split": None}),
     ],
 )
-def test_options_that_do_not_fit_are_named(tmp_path, options, message):
-    with pytest.raises(ParameterError, match=message):
+def test_options_that_do_not_fit_are_refused(tmp_path, options):
+    with pytest.raises(ParameterError, match=next(iter(options)).removesuffix("s")):
         read(tree(tmp_path), **options)
 
 
-def test_a_missing_column_is_named(tmp_path):
-    with pytest.raises(DatasetError, match="expected the columns place, got id, filename"):
+def test_missing_columns_and_rows_are_named(tmp_path):
+    with pytest.raises(DatasetError, match="place"):
         read(tree(tmp_path), sensitive="place")
+    with pytest.raises(DatasetError, match="rows"):
+        read(tree(tmp_path / "none", []))
+    named = dict.fromkeys(("train", "val", "test", "id_val", "id_test"))
+    with pytest.raises(DatasetError, match="all 5 rows"):
+        read(tree(tmp_path / "all", WILDS), split_names=named)

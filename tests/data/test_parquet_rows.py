@@ -14,12 +14,12 @@ from fairerclip.errors import StoreError
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-THREADS, READS = 8, 40
+THREADS, READS = 4, 20
 
 
 def test_threads_that_share_a_store_each_get_their_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "BATCH_ROWS", 64)
-    X = np.random.default_rng(0).normal(size=(2000, 8)).astype(np.float32)
+    X = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
     column = pa.array(list(X), pa.list_(pa.float32()))
     pq.write_table(pa.table({"embedding": column}), tmp_path / "x.parquet", row_group_size=300)
     store, ready = open_store(tmp_path / "x.parquet"), Barrier(THREADS)
@@ -28,7 +28,7 @@ def test_threads_that_share_a_store_each_get_their_rows(tmp_path, monkeypatch):
         rng = np.random.default_rng(seed)
         ready.wait()
         found = 0
-        for start in rng.integers(0, 1700, size=READS).tolist():
+        for start in rng.integers(0, 700, size=READS).tolist():
             found += store[start : start + 300].tobytes() == X[start : start + 300].tobytes()
         return found
 
@@ -51,11 +51,7 @@ def test_rows_after_a_bad_batch_are_not_those_of_the_next_one(tmp_path, monkeypa
 
 
 def test_a_table_of_long_ids_that_compress_well_is_read(tmp_path):
-    names = [
-        f"gs://my-company/vision/people/2023-11-04/v3/train/images/{i // 1000:05d}/{i:09d}.jpg"
-        for i in range(50_000)
-    ]
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    names = [f"gs://my-company/vision/people/2023-11-04/v3/train/images/{i:09d}.jpg" for i in range(5000)]
     file = tmp_path / "labels.parquet"
-    pq.write_table(pa.table({"id": names, "y": ["a", "b"] * 25_000}), file, compression="zstd")
+    pq.write_table(pa.table({"id": names, "y": ["a", "b"] * 2500}), file, compression="zstd")
     assert read_labels(file, id_column="id", columns=["y"]).ids.tolist() == names

@@ -1,6 +1,5 @@
 """Passes over rows: any number of threads and blocks sums the same rows, errors and interrupts end them."""
 
-import pickle
 import threading
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from fairerclip.data import row_pass
-from fairerclip.data.row_pass import cache_sized, map_rows, row_blocks, row_threads, single_blas, sum_rows
+from fairerclip.data.row_pass import cache_sized, map_rows, row_threads, single_blas, sum_rows
 from fairerclip.solver.moments import Moments, MomentTable
 from fairerclip.solver.terms import Attribute, LabelDesign, OneHot
 
@@ -52,21 +51,6 @@ def test_rows_arrive_once_and_in_order(several, threads, n):
     assert len(found.threads) <= threads
 
 
-def test_every_thread_gets_rows(several):
-    several(3, block_rows=1000)
-    X = np.zeros((30, 1))
-    blocks = row_blocks(30, threads=3)
-    assert [b.stop - b.start for b in blocks] == [10, 10, 10]
-    started = threading.Barrier(3, timeout=10)
-
-    class Meets(Listed):
-        def add(self, rows, *columns):
-            started.wait()  # passes only if three threads are here at the same time
-            super().add(rows, *columns)
-
-    assert len(sum_rows(X, Meets).threads) == 3
-
-
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_moments_and_tables_do_not_depend_on_threads(several, threads):
     rng = np.random.default_rng(0)
@@ -85,15 +69,6 @@ def test_moments_and_tables_do_not_depend_on_threads(several, threads):
     direct = Moments(D, labels.n_columns).update(Phi, labels.rows(slice(None)), w * factors[part]).finalise()
     for name in ("mean", "covariance", "cross", "trace", "weight"):
         assert_allclose(getattr(combined, name), getattr(direct, name), rtol=1e-11, atol=1e-12)
-
-
-def test_moments_can_be_sent_to_another_process():
-    rng = np.random.default_rng(0)
-    Phi, J, w = rng.normal(size=(9, 3)), rng.normal(size=(9, 2)), rng.uniform(size=9)
-    sent = pickle.loads(pickle.dumps(Moments(3, 2).update(Phi[:4], J[:4], w[:4])))  # noqa: S301 - our own bytes
-    found = sent.update(Phi[4:], J[4:], w[4:]).finalise()
-    whole = Moments(3, 2).update(Phi, J, w).finalise()
-    assert_allclose(found.covariance, whole.covariance, rtol=1e-12)
 
 
 def test_results_per_row_come_in_the_order_of_the_rows(several):
@@ -137,14 +112,6 @@ def test_an_interrupt_stops_the_other_threads(several):
     assert len(done) < 5000
 
 
-def test_progress_reaches_all_rows(several):
-    several(2)
-    seen = []
-    sum_rows(np.zeros((50, 1)), Listed, progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (50, 50)
-    assert seen == sorted(seen)
-
-
 def test_blas_has_its_threads_again_after_nested_and_parallel_passes():
     def allowed():
         # Other tests may have loaded a library with a BLAS of its own, which passes over rows do not use.
@@ -161,11 +128,6 @@ def test_blas_has_its_threads_again_after_nested_and_parallel_passes():
                 assert row_threads() == 1
             assert set(allowed()) == {1}
         assert allowed() == before
-
-
-def test_a_limit_of_the_user_is_kept():
-    with threadpool_limits(1, user_api="blas"):
-        assert row_threads() == 1
 
 
 def test_parts_that_fit_in_a_cache_cover_the_block():

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import contextlib
 import json
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -49,24 +49,6 @@ def test_npy_gives_the_right_rows_in_any_order_and_byte_order(tmp_path, order, d
     assert store.provenance is None
 
 
-def test_float16_rows_come_back_to_unit_length_and_others_stay(tmp_path):
-    X = unit(400, 512)
-    X[5] *= 3
-    np.save(tmp_path / "x.npy", X.astype(np.float16))
-    norms = np.linalg.norm(open_store(tmp_path / "x.npy")[:].astype(np.float64), axis=1)
-    assert np.abs(np.delete(norms, 5) - 1).max() < 2e-7
-    assert norms[5] == pytest.approx(3, abs=1e-3)
-
-
-def test_float16_shards_are_normalised_beside_float32_ones(tmp_path):
-    X = unit(20, 512)
-    np.save(tmp_path / "0.npy", X[:10].astype(np.float16))
-    np.save(tmp_path / "1.npy", X[10:])
-    store = open_store(tmp_path)
-    assert store.dtype_on_disk == "float16, float32"
-    assert np.abs(np.linalg.norm(store[:].astype(np.float64), axis=1) - 1).max() < 2e-7
-
-
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_npz_gives_the_matrix_and_its_ids(tmp_path, save):
     X = unit()
@@ -88,79 +70,6 @@ def test_datacomp_arrays_are_chosen_by_key_and_ids_come_from_the_parquet_beside(
     assert store.ids.tolist() == [f"u{i}" for i in range(10)]
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_safetensors_gives_the_only_matrix_or_the_named_one(tmp_path, dtype):
-    X = unit().astype(dtype)
-    save_file({"anything": X, "labels": np.arange(50)}, tmp_path / "x.safetensors")
-    np.testing.assert_allclose(open_store(tmp_path / "x.safetensors")[:], X, atol=1e-3)
-    save_file({"a": X, "b": X[:, :3]}, tmp_path / "y.safetensors")
-    with pytest.raises(StoreError, match="choose one with key="):
-        open_store(tmp_path / "y.safetensors")
-    assert open_store(tmp_path / "y.safetensors", key="b").shape == (50, 3)
-
-
-def test_bfloat16_safetensors_are_read(tmp_path):
-    torch = pytest.importorskip("torch")
-    from safetensors.torch import save_file as save_torch
-
-    X = unit(20, 64)
-    save_torch({"embeddings": torch.from_numpy(X).bfloat16()}, tmp_path / "x.safetensors")
-    store = open_store(tmp_path / "x.safetensors")
-    assert store.dtype_on_disk == "bfloat16"
-    np.testing.assert_allclose(store[:], X, atol=5e-3)
-
-
-def tampered(tmp_path, header, data=b"\0" * 16):
-    raw = header if isinstance(header, bytes) else json.dumps(header).encode()
-    (tmp_path / "x.safetensors").write_bytes(len(raw).to_bytes(8, "little") + raw + data)
-    return tmp_path / "x.safetensors"
-
-
-@pytest.mark.parametrize(
-    ("header", "words"),
-    [
-        (
-            b'{"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},'
-            b'"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]}}',
-            "twice",
-        ),
-        ({"a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 16]}}, "needs 24 bytes"),
-        ({"a": {"dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]}}, "accounts for"),
-        ({"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [16, 32]}}, "without gap"),
-        ({"a": {"dtype": "F32", "shape": [2**62, 2**62], "data_offsets": [0, 16]}}, "fits in memory"),
-        ({"a": {"dtype": "F4", "shape": [2, 2], "data_offsets": [0, 16]}}, "dtype"),
-        ({"a": {"dtype": "F32", "shape": [2, -2], "data_offsets": [0, 16]}}, "whole numbers"),
-        (b"[" * 100_000, "expected JSON"),
-        (b"\xff\xfe{}", "expected JSON"),
-        ([1], "JSON object"),
-    ],
-)
-def test_safetensors_with_a_false_header_is_refused(tmp_path, header, words):
-    with pytest.raises(StoreError, match=words):
-        open_store(tampered(tmp_path, header))
-
-
-def test_truncated_files_are_refused_with_their_path(tmp_path):
-    X = unit()
-    np.save(tmp_path / "a.npy", X)
-    np.savez(tmp_path / "b.npz", X=X)
-    save_file({"X": X}, tmp_path / "c.safetensors")
-    for file in list(tmp_path.iterdir()):
-        whole = file.read_bytes()
-        for length in (0, 5, 60, len(whole) // 2, len(whole) - 1):
-            file.write_bytes(whole[:length])
-            with pytest.raises(StoreError, match=file.name):
-                open_store(file)
-
-
-def test_a_truncated_parquet_file_is_refused(tmp_path):
-    write_parquet(tmp_path / "d.parquet", embedding=lists(unit()))
-    whole = (tmp_path / "d.parquet").read_bytes()
-    (tmp_path / "d.parquet").write_bytes(whole[:-9])
-    with pytest.raises(StoreError, match="d.parquet"):
-        open_store(tmp_path / "d.parquet")
-
-
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 def test_parquet_rows_come_in_any_order_across_row_groups(tmp_path, kind, monkeypatch):
     pa = pytest.importorskip("pyarrow")
@@ -174,19 +83,6 @@ def test_parquet_rows_come_in_any_order_across_row_groups(tmp_path, kind, monkey
         np.testing.assert_allclose(store[rows], X[rows], atol=1e-3)
     assert store.dtype_on_disk == kind
     assert store.ids[-1] == "49.jpg"
-
-
-def test_parquet_lists_of_unequal_length_or_nulls_are_refused(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    write_parquet(tmp_path / "a.parquet", embedding=pa.array([[1.0, 2.0], [1.0]], pa.list_(pa.float32())))
-    with pytest.raises(StoreError, match="row 1 .* has 1 values, row 0 has 2"):
-        open_store(tmp_path / "a.parquet")
-    write_parquet(tmp_path / "b.parquet", embedding=pa.array([[1.0, None]], pa.list_(pa.float32())))
-    with pytest.raises(StoreError, match="null"):
-        open_store(tmp_path / "b.parquet")
-    write_parquet(tmp_path / "c.parquet", label=[1, 2])
-    with pytest.raises(StoreError, match="label: int64"):
-        open_store(tmp_path / "c.parquet")
 
 
 def clip_retrieval(folder, counts, digits, X, metadata_counts=None):
@@ -217,23 +113,6 @@ def test_clip_retrieval_partitions_go_by_number_and_not_by_name(tmp_path, digits
     np.testing.assert_allclose(open_store(tmp_path, modality="text")[:], -X, atol=1e-3)
 
 
-def test_clip_retrieval_counts_that_disagree_are_named(tmp_path):
-    clip_retrieval(tmp_path, [3, 3], 1, unit(6), metadata_counts=[3, 5])
-    with pytest.raises(StoreError, match=r"metadata_1.parquet has 5 rows, img_emb_1.npy 3"):
-        open_store(tmp_path)
-
-
-def test_clip_retrieval_with_a_partition_missing_or_twice_is_refused(tmp_path):
-    clip_retrieval(tmp_path, [3, 3], 1, unit(6))
-    np.save(tmp_path / "img_emb" / "img_emb_01.npy", unit(3))
-    with pytest.raises(StoreError, match="both partition 1"):
-        open_store(tmp_path)
-    (tmp_path / "img_emb" / "img_emb_01.npy").unlink()
-    (tmp_path / "metadata" / "metadata_1.parquet").unlink()
-    with pytest.raises(StoreError, match="partition 1 is in img_emb only"):
-        open_store(tmp_path)
-
-
 def test_shards_are_laid_end_to_end_in_natural_order(tmp_path):
     X = unit(33)
     for k in range(11):
@@ -247,42 +126,6 @@ def test_shards_are_laid_end_to_end_in_natural_order(tmp_path):
     np.testing.assert_array_equal(np.concatenate([block for _, block in seen]), X)
 
 
-def test_what_is_not_a_store_is_refused_with_what_came(tmp_path):
-    cases = {
-        "ints.npy": np.arange(6).reshape(2, 3),
-        "flat.npy": np.ones(3),
-        "empty.npy": np.ones((0, 3)),
-        "complex.npy": np.ones((2, 2), dtype=complex),
-    }
-    for name, array in cases.items():
-        np.save(tmp_path / name, array)
-        with pytest.raises(StoreError, match=name.split(".")[0]):
-            open_store(tmp_path / name)
-    np.save(tmp_path / "object.npy", np.array([[{}]]), allow_pickle=True)
-    with pytest.raises(StoreError, match="object"):
-        open_store(tmp_path / "object.npy")
-    for name in ("x.pt", "x"):
-        (tmp_path / name).write_bytes(b"")
-        with pytest.raises(StoreError, match=r"expected .npy, .npz, .parquet, .safetensors"):
-            open_store(tmp_path / name)
-    with pytest.raises(StoreError, match="found nothing"):
-        open_store(tmp_path / "absent.npy")
-    with pytest.raises(StoreError):
-        open_store("a\0b")
-
-
-def test_folders_that_are_empty_mixed_or_of_two_widths_are_refused(tmp_path):
-    with pytest.raises(StoreError, match="found none"):
-        open_store(tmp_path)
-    np.save(tmp_path / "0.npy", unit(3))
-    np.save(tmp_path / "1.npy", unit(3, 5))
-    with pytest.raises(StoreError, match=r"1.npy has 5 and .*0.npy 8"):
-        open_store(tmp_path)
-    np.savez(tmp_path / "2.npz", unit(3))
-    with pytest.raises(StoreError, match="one kind"):
-        open_store(tmp_path)
-
-
 def test_rows_that_do_not_exist_are_refused():
     store = EmbeddingStore.from_array(unit())
     for rows in ([50], [-51], 3, [[1]], [0.5]):
@@ -290,11 +133,6 @@ def test_rows_that_do_not_exist_are_refused():
             store[rows]
     assert store[[]].shape == (0, 8)
     assert store[60:].shape == (0, 8)
-
-
-def test_ids_must_be_as_many_as_rows():
-    with pytest.raises(StoreError, match="50 embeddings but ids"):
-        _ = EmbeddingStore.from_array(unit(), ids=["a"]).ids
 
 
 def test_a_fit_on_a_store_equals_a_fit_on_the_array(tmp_path, embeddings):
@@ -317,80 +155,188 @@ def test_a_fit_on_a_store_equals_a_fit_on_the_array(tmp_path, embeddings):
         one.predict(EmbeddingStore.from_array(X[:, :5]))
 
 
-def fit_peak(folder, n, p, parameters):
-    """Bytes that a fit and a transform of a store of n float16 rows take at most."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(2, size=n)
-    X = np.lib.format.open_memmap(folder / f"{n}.npy", mode="w+", dtype=np.float16, shape=(n, p))
-    for start in range(0, n, 10_000):
-        block = rng.normal(size=(10_000, p)) + y[start : start + 10_000, None]
-        X[start : start + 10_000] = block / np.linalg.norm(block, axis=1, keepdims=True)
-    X.flush()
-    store = open_store(folder / f"{n}.npy")
-    tracemalloc.start()
-    try:
-        model = FairerCLIP(**parameters, n_features=32, random_state=0, max_iter=2)
-        model.fit(store, y, sensitive_features=rng.integers(2, size=n)).transform(store)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+def test_float16_rows_come_back_to_unit_length_and_others_stay(tmp_path):
+    X = unit(400, 512)
+    X[5] *= 3
+    np.save(tmp_path / "0.npy", X[:300].astype(np.float16))
+    np.save(tmp_path / "1.npy", X[300:])
+    for store in (open_store(tmp_path / "0.npy"), open_store(tmp_path)):
+        norms = np.linalg.norm(store[:].astype(np.float64), axis=1)
+        assert np.abs(np.delete(norms, 5) - 1).max() < 2e-7
+        assert norms[5] == pytest.approx(3, abs=1e-3)
+    assert store.dtype_on_disk == "float16, float32"
 
 
-# Labels and weights only; a choice of parameters also keeps probabilities, keys and the rows of each fold.
-@pytest.mark.parametrize(("parameters", "share"), [(FIXED, 0.2), ({}, 0.5)], ids=["fixed", "automatic"])
-def test_the_memory_of_a_fit_on_a_store_does_not_grow_with_the_embeddings(
-    tmp_path, monkeypatch, parameters, share
-):
-    monkeypatch.setattr("fairerclip.solver.rows.cache_budget", lambda *_, **__: 0)
-    monkeypatch.setattr("fairerclip.model.fit_data.FEATURE_FIT_ROWS", 2000)
-    p = 256
-    growth = fit_peak(tmp_path, 60_000, p, parameters) - fit_peak(tmp_path, 30_000, p, parameters)
-    assert growth < share * 30_000 * p * 4
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "bfloat16"])
+def test_safetensors_gives_the_only_matrix_or_the_named_one(tmp_path, dtype):
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file as save_torch
+
+    X = unit(20, 64)
+    rows = torch.from_numpy(X).to(getattr(torch, dtype))
+    save_torch({"anything": rows, "labels": torch.arange(20)}, tmp_path / "x.safetensors")
+    store = open_store(tmp_path / "x.safetensors")
+    assert store.dtype_on_disk == dtype
+    np.testing.assert_allclose(store[:], X, atol=5e-3 if dtype == "bfloat16" else 1e-3)
+    save_torch({"a": rows, "b": rows[:, :3].clone()}, tmp_path / "y.safetensors")
+    with pytest.raises(StoreError, match="key="):
+        open_store(tmp_path / "y.safetensors")
+    assert open_store(tmp_path / "y.safetensors", key="b").shape == (20, 3)
 
 
-def test_provenance_round_trips_and_refuses_what_it_does_not_know():
-    assert Provenance.from_dict(json.loads(json.dumps(MADE.to_dict()))) == MADE
-    for change in (
-        {"extra": 1},
-        {"width": 0},
-        {"width": True},
-        {"model": 3},
-        {"normalised": 1},
-        {"weights": 1},
-    ):
-        with pytest.raises(ProvenanceError, match=next(iter(change))):
-            Provenance.from_dict(MADE.to_dict() | change)
-    with pytest.raises(ProvenanceError, match="missing: width"):
-        Provenance.from_dict({k: v for k, v in MADE.to_dict().items() if k != "width"})
-    with pytest.raises(ProvenanceError):
-        Provenance.from_dict([])
+def tensor(shape=(2, 2), offsets=(0, 16), dtype="F32"):
+    return {"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
 
 
-def test_different_models_are_named_and_unknown_ones_pass():
-    other = Provenance("ViT-L-14", "openai", "resize 224", "open_clip 3.3.0", True, 768)
-    with pytest.raises(ProvenanceError, match=r"model, width differ.*ViT-B-32.*ViT-L-14"):
-        check_same_model(MADE, other)
-    check_same_model(MADE, None)
-    check_same_model(MADE, Provenance(**{**MADE.to_dict(), "weights": None, "library": "transformers"}))
-    with pytest.raises(StoreError, match="width 768"):
-        EmbeddingStore.from_array(unit(), provenance=other)
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(tensor((2, 3)), tensor((2, 1), (0, 8)), tensor(offsets=(16, 32)), tensor((2**62, 2**62))),
+        *(tensor(dtype="F4"), tensor((2, -2)), [1], "[" * 100_000, "\udcff\udcfe{}"),
+        json.dumps(tensor())[:-1] + ", " + json.dumps(tensor())[1:],
+    ],
+)
+def test_safetensors_with_a_false_header_is_refused(tmp_path, header):
+    raw = (header if isinstance(header, str) else json.dumps(header)).encode(errors="surrogateescape")
+    (tmp_path / "x.safetensors").write_bytes(len(raw).to_bytes(8, "little") + raw + b"\0" * 16)
+    with pytest.raises(StoreError, match=r"x.safetensors"):
+        open_store(tmp_path / "x.safetensors")
+
+
+def test_truncated_files_are_refused_with_their_path(tmp_path):
+    X = unit()
+    np.save(tmp_path / "a.npy", X)
+    np.savez(tmp_path / "b.npz", X=X)
+    save_file({"X": X}, tmp_path / "c.safetensors")
+    write_parquet(tmp_path / "d.parquet", embedding=lists(X))
+    for file in list(tmp_path.iterdir()):
+        whole = file.read_bytes()
+        for length in (0, 5, 60, len(whole) // 2, len(whole) - 1):
+            file.write_bytes(whole[:length])
+            with pytest.raises(StoreError, match=file.name):
+                open_store(file)
 
 
 def test_random_damage_raises_our_errors_only(tmp_path):
     X = unit(6, 4)
     np.savez(tmp_path / "b.npz", X=X, ids=np.array(list("abcdef")))
     save_file({"X": X}, tmp_path / "c.safetensors")
-    np.save(tmp_path / "a.npy", X)
     rng = np.random.default_rng(0)
     for file in list(tmp_path.iterdir()):
         whole = file.read_bytes()
-        for _ in range(150):
+        for _ in range(60):
             raw = bytearray(whole)
             raw[rng.integers(len(raw))] = rng.integers(256)
             file.write_bytes(raw)
-            try:
+            with contextlib.suppress(FairerClipError):
                 store = open_store(file)
                 assert store[:].shape[1] == store.shape[1]
                 _ = store.ids
-            except FairerClipError:
-                pass
+
+
+@pytest.mark.parametrize(
+    ("columns", "fact"),
+    [
+        ({"embedding": [[1.0, 2.0], [1.0]]}, "row 1"),
+        ({"embedding": [[1.0, None]]}, "null"),
+        ({"label": [1, 2]}, "label"),
+    ],
+)
+def test_parquet_without_a_matrix_is_refused(tmp_path, columns, fact):
+    write_parquet(tmp_path / "a.parquet", **columns)
+    with pytest.raises(StoreError, match=fact):
+        open_store(tmp_path / "a.parquet")
+
+
+def test_clip_retrieval_with_partitions_that_do_not_fit_is_refused(tmp_path):
+    (tmp_path / "a").mkdir()
+    clip_retrieval(tmp_path / "a", [3, 3], 1, unit(6), metadata_counts=[3, 5])
+    with pytest.raises(StoreError, match=r"metadata_1.parquet"):
+        open_store(tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    clip_retrieval(tmp_path / "b", [3, 3], 1, unit(6))
+    twice = tmp_path / "b" / "img_emb" / "img_emb_01.npy"
+    np.save(twice, unit(3))
+    with pytest.raises(StoreError, match="partition 1"):
+        open_store(tmp_path / "b")
+    twice.unlink()
+    (tmp_path / "b" / "metadata" / "metadata_1.parquet").unlink()
+    with pytest.raises(StoreError, match="partition 1"):
+        open_store(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        *(np.arange(6).reshape(2, 3), np.ones(3), np.ones((0, 3)), np.ones((2, 2), dtype=complex)),
+        np.array([[{}]]),
+    ],
+    ids=["integers", "flat", "empty", "complex", "objects"],
+)
+def test_an_array_that_is_no_matrix_of_rows_is_refused(tmp_path, array):
+    np.save(tmp_path / "x.npy", array, allow_pickle=True)
+    with pytest.raises(StoreError, match=r"x\.npy"):
+        open_store(tmp_path / "x.npy")
+
+
+def test_files_and_folders_that_are_no_store_are_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "x.pt").write_bytes(b"")
+    for name in ("x.pt", "empty", "absent.npy", "a\0b"):
+        with pytest.raises(StoreError):
+            open_store(tmp_path / name)
+    np.save(tmp_path / "empty" / "0.npy", unit(3))
+    np.save(tmp_path / "empty" / "1.npy", unit(3, 5))
+    with pytest.raises(StoreError, match=r"1.npy"):
+        open_store(tmp_path / "empty")
+    np.savez(tmp_path / "empty" / "1.npz", unit(3))
+    (tmp_path / "empty" / "1.npy").unlink()
+    with pytest.raises(StoreError, match="kind"):
+        open_store(tmp_path / "empty")
+    with pytest.raises(StoreError, match="50"):
+        _ = EmbeddingStore.from_array(unit(), ids=["a"]).ids
+
+
+# Labels and weights only; a choice of parameters also keeps probabilities, keys and the rows of each fold.
+@pytest.mark.slow
+@pytest.mark.parametrize(("parameters", "share"), [(FIXED, 0.3), ({}, 0.6)], ids=["fixed", "automatic"])
+def test_the_memory_of_a_fit_on_a_store_does_not_grow_with_the_embeddings(
+    tmp_path, monkeypatch, tracemalloc_peak, parameters, share
+):
+    monkeypatch.setattr("fairerclip.solver.rows.cache_budget", lambda *_, **__: 0)
+    monkeypatch.setattr("fairerclip.model.fit_data.FEATURE_FIT_ROWS", 2000)
+    rng, p, peaks = np.random.default_rng(0), 256, []
+    for n in (10_000, 20_000):
+        y, s = rng.integers(2, size=(2, n))
+        X = rng.normal(size=(n, p)).astype(np.float16)
+        X[:, 0] += y
+        np.save(tmp_path / f"{n}.npy", X)
+        store = open_store(tmp_path / f"{n}.npy")
+        model = FairerCLIP(**parameters, n_features=32, random_state=0, max_iter=2)
+        _, peak = tracemalloc_peak(
+            lambda store=store, model=model, y=y, s=s: model.fit(store, y, sensitive_features=s).transform(
+                store
+            )
+        )
+        peaks.append(peak)
+    assert peaks[1] - peaks[0] < share * 10_000 * p * 4
+
+
+def test_provenance_round_trips_and_refuses_what_it_does_not_know():
+    assert Provenance.from_dict(json.loads(json.dumps(MADE.to_dict()))) == MADE
+    for change in ({"extra": 1}, {"width": True}, {"model": 3}, {"normalised": 1}):
+        with pytest.raises(ProvenanceError, match=next(iter(change))):
+            Provenance.from_dict(MADE.to_dict() | change)
+    for bad in ({k: v for k, v in MADE.to_dict().items() if k != "width"}, []):
+        with pytest.raises(ProvenanceError):
+            Provenance.from_dict(bad)
+
+
+def test_different_models_are_refused_and_unknown_ones_pass():
+    other = Provenance("ViT-L-14", "openai", "resize 224", "open_clip 3.3.0", True, 768)
+    with pytest.raises(ProvenanceError, match="ViT-L-14"):
+        check_same_model(MADE, other)
+    check_same_model(MADE, None)
+    check_same_model(MADE, Provenance(**{**MADE.to_dict(), "weights": None, "library": "transformers"}))
+    with pytest.raises(StoreError, match="768"):
+        EmbeddingStore.from_array(unit(), provenance=other)

@@ -1,7 +1,6 @@
 """Random splits have their shares inside each class and group, and no cell without validation rows if it has three."""
 
 import itertools
-import json
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +10,7 @@ from fairerclip.data import Sensitive, Split, Task, build_task, from_table
 from fairerclip.data.label_table import Column, LabelTable
 from fairerclip.data.stores import EmbeddingStore
 from fairerclip.data.stratified_split import divided, stratified_split
-from fairerclip.data.task_counts import few_rows_note, few_validation_rows
+from fairerclip.data.task_counts import few_validation_rows
 from fairerclip.errors import ParameterError
 
 NAMES = ("train", "val", "test")
@@ -52,55 +51,9 @@ def test_rows_are_divided_as_an_exhaustive_search_divides_them(shares):
             assert divided(size, exact, spread=True) == slow(size, exact, spread=True)
 
 
-def test_without_a_lowest_count_it_is_the_method_of_largest_remainders():
-    exact = [Fraction(1, 2), Fraction(1, 10), Fraction(2, 5)]
-    for size in range(200):
-        quotas = [size * share for share in exact]
-        counts = [int(q) for q in quotas]
-        rest = sorted(range(3), key=lambda i: quotas[i] - int(quotas[i]), reverse=True)
-        for i in rest[: size - sum(counts)]:
-            counts[i] += 1
-        assert divided(size, exact, spread=False) == counts
-
-
-@pytest.mark.parametrize("shares", SHARES)
-def test_every_cell_of_three_rows_is_in_every_split(shares):
-    rng = np.random.default_rng(0)
-    cells = rng.choice(6, size=300, p=[0.6, 0.3, 0.06, 0.02, 0.01, 0.01])
-    cells[cells == 5] = 4
-    cells = np.concatenate([cells, [7, 7, 7, 8, 8, 9]])
-    split = stratified_split(cells, shares, 3)
-    positive = [name for name, share in zip(NAMES, shares, strict=True) if share > 0]
-    assert set(split) <= set(positive)
-    exact = [Fraction(share).limit_denominator(1000) for share in shares]
-    for cell, size in zip(*np.unique(cells, return_counts=True), strict=True):
-        if size >= 3:
-            came = counts_of(split[cells == cell])
-            assert came == slow_or_fast(int(size), exact)
-            assert all(n >= 1 for n, share in zip(came, shares, strict=True) if share > 0)
-
-
-def slow_or_fast(size, exact):
-    return slow(size, exact, spread=True) if size < 14 else divided(size, exact, spread=True)
-
-
 def test_many_cells_of_one_row_do_not_all_go_to_the_training_split():
     assert counts_of(stratified_split(np.arange(100), (0.5, 0.1, 0.4), 0)) == [50, 10, 40]
     assert counts_of(stratified_split(np.zeros(101, dtype=int), (0.5, 0.1, 0.4), 0)) == [51, 10, 40]
-
-
-def test_a_split_is_drawn_by_its_seed():
-    cells = np.arange(60) % 3
-    a, b, c = (stratified_split(cells, (0.5, 0.1, 0.4), seed) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(a, b)
-    assert (a != c).any()
-    # Names of cells do not matter, only which rows are together.
-    np.testing.assert_array_equal(a, stratified_split(cells * 5 - 1, (0.5, 0.1, 0.4), 0))
-    for bad in ((0.5, 0.1, 0.1), (1.2, -0.1, -0.1)):
-        with pytest.raises(ParameterError, match="sum to 1"):
-            stratified_split(cells, bad, 0)
-    with pytest.raises(ParameterError, match="seed"):
-        stratified_split(cells, (0.5, 0.1, 0.4), -1)
 
 
 def labels(n=60):
@@ -130,50 +83,47 @@ def test_only_rows_with_an_embedding_are_drawn():
     )
 
 
+@pytest.mark.parametrize("shares", SHARES)
+def test_every_cell_of_three_rows_is_in_every_split(shares):
+    rng = np.random.default_rng(0)
+    cells = rng.choice(5, size=300, p=[0.6, 0.3, 0.07, 0.02, 0.01])
+    cells = np.concatenate([cells, [7, 7, 7, 8, 8, 9]])
+    split = stratified_split(cells, shares, 3)
+    exact = [Fraction(share).limit_denominator(1000) for share in shares]
+    assert set(split) <= {name for name, share in zip(NAMES, shares, strict=True) if share > 0}
+    for cell, size in zip(*np.unique(cells, return_counts=True), strict=True):
+        if size >= 3:
+            came = counts_of(split[cells == cell])
+            assert came == divided(int(size), exact, spread=True)
+            assert all(n >= 1 for n, share in zip(came, shares, strict=True) if share > 0)
+
+
+def test_a_split_is_drawn_by_its_seed():
+    cells = np.arange(60) % 3
+    a, b, c = (stratified_split(cells, (0.5, 0.1, 0.4), seed) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(a, b)
+    assert (a != c).any()
+    # Names of cells do not matter, only which rows are together.
+    np.testing.assert_array_equal(a, stratified_split(cells * 5 - 1, (0.5, 0.1, 0.4), 0))
+    for shares, seed in (((0.5, 0.1, 0.1), 0), ((1.2, -0.1, -0.1), 0), ((0.5, 0.1, 0.4), -1)):
+        with pytest.raises(ParameterError):
+            stratified_split(cells, shares, seed)
+
+
 def test_cells_with_few_validation_rows_are_counted_by_label():
     X = np.eye(12, dtype=np.float32)
     y, s = np.array([0] * 6 + [1] * 5 + [-1]), {"s": np.array([0] * 6 + [1] * 6)}
-    names = ("a", "b")
-    task = Task("t", {"train": Split(X, y, {"s": 1 - s["s"]}), "val": Split(X, y, s)}, None, names, names)
-    task.sensitive["s"] = Sensitive("s", ("x", "y"), ("x", "y"))
+    names, sensitive = ("a", "b"), {"s": Sensitive("s", ("x", "y"), ("x", "y"))}
+    train = Split(X, y, {"s": 1 - s["s"]})
+    found = {
+        name: few_validation_rows(Task("t", {"train": train, **more}, None, names, names, sensitive))
+        for name, more in (
+            ("both", {"val": Split(X, y, s)}),
+            ("one", {}),
+            ("no y", {"val": Split(X, None, s)}),
+        )
+    }
     # a × x has 6 rows, b × y 5; the others occur in the training split only; unknown labels are no cell.
-    assert few_validation_rows(task) == {"a × y": 0, "b × x": 0}
-    assert few_validation_rows(Task("t", {"train": task.train}, None, names, names, task.sensitive)) == {}
-    many = Task("t", {"val": Split(X, np.arange(12))}, None, tuple("abcdefghijkl"), tuple("abcdefghijkl"))
-    assert few_rows_note(many)[0].startswith(
-        "Fewer than 5 validation rows of a (1), b (1), c (1), d (1), e (1) and 7"
-    )
-    other = Task("t", {"train": Split(X, y), "val": Split(X, None, s)}, None, names, names, task.sensitive)
-    assert few_validation_rows(other) == {}, "columns of other splits are compared only if they are the same"
-
-
-def test_a_drawn_split_is_printed_with_its_small_cells(run, tmp_path):
-    np.savez(tmp_path / "x.npz", embeddings=np.eye(20, dtype=np.float32), ids=np.arange(20))
-    rows = "".join(f"{k},{'ab'[k % 2]},{'xy'[k > 16]}\n" for k in range(20))
-    (tmp_path / "l.csv").write_text("id,y,s\n" + rows)
-    (tmp_path / "p.json").write_text(json.dumps({"classes": {"a": "an a", "b": "a b"}}))
-    np.save(tmp_path / "text.npy", np.eye(2, 20, dtype=np.float32))
-    code, out, err = run(
-        *(
-            "task",
-            "embeddings",
-            tmp_path / "x.npz",
-            "--labels",
-            tmp_path / "l.csv",
-            "--id",
-            "id",
-            "--target",
-            "y",
-        ),
-        *("--sensitive", "s", "--prompts", tmp_path / "p.json", "--text", tmp_path / "text.npy", "--json"),
-        *("-o", tmp_path / "t.npz", "--shares", "0.5,0.2,0.3"),
-    )
-    assert code == 0, err
-    found = json.loads(out)
-    val = found["groups"]["val"]
-    assert (val["a × x"], val["b × x"], sum(val.values())) == (2, 2, 5), (
-        "a × y and b × y are divided together"
-    )
-    few = next(note for note in found["notes"] if note.startswith("Fewer than 5 validation rows of"))
-    assert all(f"{cell} ({val.get(cell, 0)})" in few for cell in ("a × x", "a × y", "b × x", "b × y"))
-    assert any("--labels all" in note for note in found["notes"]), "there are no prompts for s"
+    assert found["both"] == {"a × y": 0, "b × x": 0}
+    assert found["one"] == {}
+    assert found["no y"] == {}, "columns of other splits are compared only if they are the same"

@@ -3,23 +3,10 @@ import csv
 import numpy as np
 import pytest
 
-from fairerclip._util.files import atomic_file
 from fairerclip.cli.options import parse_grid
 from fairerclip.data.io.csv_table import csv_bytes, defused, write_table
 from fairerclip.errors import OutputExistsError, ParameterError
 from fairerclip.model.path import front
-
-
-def test_a_grid_is_a_range_or_a_list():
-    assert parse_grid(None, "taus") is None
-    np.testing.assert_allclose(parse_grid("0:0.9:4", "taus"), [0, 0.3, 0.6, 0.9])
-    assert parse_grid("0.1, 0.2", "taus") == [0.1, 0.2]
-
-
-@pytest.mark.parametrize("text", ["", "a,b", "0:1", "0:1:x", "0:1:0", "1:2:3:4"])
-def test_a_bad_grid_says_what_is_expected(text):
-    with pytest.raises(ParameterError, match="--taus expects START:STOP:COUNT"):
-        parse_grid(text, "--taus")
 
 
 def test_the_front_holds_what_no_other_point_beats():
@@ -41,22 +28,6 @@ def test_the_front_holds_what_no_other_point_beats():
     assert [solved[g][0] for g in chosen] == sorted(solved[g][0] for g in chosen)
 
 
-def test_cells_that_a_spreadsheet_would_run_are_defused():
-    text = csv_bytes([{"name": "=cmd()", "value": -1.5}, {"name": "plain", "value": 2}]).decode()
-    rows = list(csv.reader(text.splitlines()))
-    assert rows == [["name", "value"], ["'=cmd()", "-1.5"], ["plain", "2"]]
-
-
-@pytest.mark.parametrize("start", ["=", "+", "-", "@", "＝", "＋", "－", "＠", "﹢", "⁺"])
-@pytest.mark.parametrize(
-    "before", ["", "\n", "\r\n", "\t", "  ", "\u00a0", "\u3000", "\u200b", "\ufeff", "\x00", "\u202e"]
-)
-def test_formulas_behind_what_is_not_seen_and_in_wide_forms_are_defused(before, start):
-    text = f"{before}{start}HYPERLINK(A1)"
-    rows = list(csv.reader(csv_bytes([{"name": text}]).decode().splitlines(keepends=True)))
-    assert rows[1] == ["'" + text]
-
-
 def test_text_that_runs_nothing_stays_as_it_is():
     for text in ("-12", "+4.5", "a=b", "", " ", "\u200b", "é=", "12-3", "−5"):
         assert defused(text) == text
@@ -65,38 +36,28 @@ def test_text_that_runs_nothing_stays_as_it_is():
     assert [defused(value) for value in (-1.5, 2, None, True)] == [-1.5, 2, None, True]
 
 
-def test_a_name_that_is_no_text_does_not_lose_the_table():
+def test_a_grid_is_a_range_or_a_list():
+    assert parse_grid(None, "taus") is None
+    np.testing.assert_allclose(parse_grid("0:0.9:4", "taus"), [0, 0.3, 0.6, 0.9])
+    assert parse_grid("0.1, 0.2", "taus") == [0.1, 0.2]
+    for text in ("", "a,b", "0:1", "0:1:x", "0:1:0", "1:2:3:4"):
+        with pytest.raises(ParameterError, match="--taus"):
+            parse_grid(text, "--taus")
+
+
+def test_formulas_behind_what_is_not_seen_and_in_wide_forms_are_defused():
+    before = ["", "\n", "\r\n", "\t", "  ", "\u00a0", "\u3000", "\u200b", "\ufeff", "\x00", "\u202e"]
+    formulas = [f"{b}{start}HYPERLINK(A1)" for b in before for start in "=+-@＝＋－＠﹢⁺"]
+    text = csv_bytes([{"=cmd()": name, "value": -1.5} for name in formulas]).decode()
+    rows = list(csv.reader(text.splitlines(keepends=True)))
+    assert rows == [["'=cmd()", "value"], *(["'" + name, "-1.5"] for name in formulas)]
     assert csv_bytes([{"id": "\udce9.jpg"}]).decode().split() == ["id", "\\udce9.jpg"]
 
 
 def test_a_table_is_not_overwritten_unasked(tmp_path):
     file = tmp_path / "new" / "t.csv"
     write_table([{"a": 1}], file)
-    with pytest.raises(OutputExistsError, match="exists"):
+    with pytest.raises(OutputExistsError):
         write_table([{"a": 2}], file)
     write_table([{"a": 3}], file, overwrite=True)
     assert file.read_text().split() == ["a", "3"]
-
-
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path):
-    file = tmp_path / "t.txt"
-    file.write_text("old")
-
-    def fail_half_way():
-        with atomic_file(file, overwrite=True) as handle:
-            handle.write(b"half")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail_half_way()
-    assert file.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [file]
-
-
-def test_a_folder_is_never_replaced_by_a_file(tmp_path):
-    with pytest.raises(OutputExistsError, match="folder"), atomic_file(tmp_path, overwrite=True):
-        pass
-
-
-def test_the_heads_of_a_table_are_defused_too():
-    assert csv_bytes([{"=cmd()": 1}]).decode().split() == ["'=cmd()", "1"]
