@@ -5,6 +5,7 @@ import pytest
 
 from fairerclip.applying import free_queries
 from fairerclip.applying.answer_files import write_top
+from fairerclip.applying.apply import TopRow
 from fairerclip.applying.best_rows import BestRows
 from fairerclip.applying.free_queries import chosen_queries, search_queries
 from fairerclip.data.stores import EmbeddingStore
@@ -35,7 +36,7 @@ def test_the_best_rows_are_those_of_rank_for_every_block_size(model, monkeypatch
 def test_a_query_about_s_ranks_by_the_original_rows_and_is_named(model, tmp_path):
     X, _ = rows(40)
     Q = np.stack([QUERIES[0], PROMPTS["x"]])
-    with pytest.warns(SensitiveQueryWarning, match="1 of 2 queries .*: 'an x' .place"):
+    with pytest.warns(SensitiveQueryWarning, match="an x"):
         found = search_queries(model, X, Q, 3, names=["a", "an x"])
     assert found.about == {"an x": "place"}
     order = np.argsort(-X @ PROMPTS["x"], kind="stable")[:3]
@@ -55,24 +56,6 @@ def test_unit_rows_rank_by_cosines(model):
     assert found.rows[0].prompt == "query 1"
 
 
-def test_bad_requests_are_refused(model):
-    X, _ = rows(10)
-    with pytest.raises(ParameterError, match="k must be between 1 and 10"):
-        search_queries(model, X, QUERIES, 11)
-    with pytest.raises(ShapeError, match="expected a name for each of the 3 queries; got 1"):
-        search_queries(model, X, QUERIES, 2, names=["a"])
-    with pytest.raises(ShapeError, match="queries must be embeddings"):
-        search_queries(model, X, QUERIES[:, :5], 2)
-
-
-def test_queries_are_chosen_by_name():
-    Q, names = chosen_queries(QUERIES, ["a", "b", "c"], ["c", "a", "c"])
-    assert names == ["c", "a"]
-    np.testing.assert_array_equal(Q, QUERIES[[2, 0]])
-    with pytest.raises(ParameterError, match="'z' is not among the 3 queries, which begin with a, b, c"):
-        chosen_queries(QUERIES, ["a", "b", "c"], ["z"])
-
-
 def test_best_rows_of_blocks_are_those_of_a_stable_sort():
     scores = np.random.default_rng(0).integers(6, size=(50, 2)) / 5
     for size in (1, 7, 50):
@@ -83,3 +66,34 @@ def test_best_rows_of_blocks_are_those_of_a_stable_sort():
             order = np.argsort(-scores[:, query], kind="stable")[:9]
             assert best.rows[query].tolist() == order.tolist()
             assert best.scores[query].tolist() == scores[order, query].tolist()
+
+
+def test_queries_are_chosen_by_name_and_bad_ones_refused(model):
+    X, _ = rows(10)
+    Q, names = chosen_queries(QUERIES, ["a", "b", "c"], ["c", "a", "c"])
+    assert names == ["c", "a"]
+    np.testing.assert_array_equal(Q, QUERIES[[2, 0]])
+    with pytest.raises(ParameterError, match="'z'"):
+        chosen_queries(QUERIES, ["a", "b", "c"], ["z"])
+    with pytest.raises(ParameterError, match="between 1 and 10"):
+        search_queries(model, X, QUERIES, 11)
+    with pytest.raises(ShapeError):
+        search_queries(model, X, QUERIES, 2, names=["a"])
+    with pytest.raises(ShapeError):
+        search_queries(model, X, QUERIES[:, :5], 2)
+
+
+def test_the_best_rows_are_a_table_with_a_row_per_prompt_and_rank(tmp_path):
+    best = [TopRow("cat", 1, 4, "=a.jpg", 0.5), TopRow("cat", 2, 0, "b.jpg", -0.25)]
+    write_top(best, tmp_path / "best.csv")
+    lines = ["prompt,rank,id,score", "cat,1,'=a.jpg,0.5", "cat,2,b.jpg,-0.25"]
+    assert (tmp_path / "best.csv").read_text().splitlines() == lines
+    write_top([row._replace(id=None) for row in best], tmp_path / "rows.csv")
+    assert (tmp_path / "rows.csv").read_text().splitlines()[:2] == ["prompt,rank,row,score", "cat,1,4,0.5"]
+    with pytest.raises(ParameterError, match="npz"):
+        write_top(best, tmp_path / "best.npz")
+    pq = pytest.importorskip("pyarrow.parquet")
+    write_top(best, tmp_path / "best.parquet")
+    table = pq.read_table(tmp_path / "best.parquet").to_pydict()
+    assert list(table) == ["prompt", "rank", "id", "score"]
+    assert [*zip(*table.values(), strict=True)] == [("cat", 1, "=a.jpg", 0.5), ("cat", 2, "b.jpg", -0.25)]

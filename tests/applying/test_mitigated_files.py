@@ -3,6 +3,7 @@
 import os
 import signal
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,7 @@ import pytest
 import fairerclip
 from fairerclip import mitigate_store
 from fairerclip.applying import mitigated_files
-from fairerclip.applying.mitigated_files import MARKER
-from fairerclip.applying.mitigated_rows import checked_blocks, mitigator_digest
+from fairerclip.applying.mitigated_rows import checked_blocks
 from fairerclip.baselines import ZeroShot
 from fairerclip.data.stores import EmbeddingStore, open_store
 from fairerclip.data.writer import StoreWriter
@@ -91,7 +91,7 @@ def test_a_copy_that_was_killed_is_continued_and_ends_as_if_nothing_had_happened
     source = rows(55)[0]
     monkeypatch.setattr("fairerclip.data.writer.SHARD_ROWS", 10)
     whole = model.transform(source)
-    for blocks in (1, 4, 8):
+    for blocks in (1, 8):
         out = tmp_path / f"out{blocks}"
         assert killed_after(
             blocks, lambda p, out=out: mitigate_store(model, source, out, progress=p), monkeypatch
@@ -103,23 +103,6 @@ def test_a_copy_that_was_killed_is_continued_and_ends_as_if_nothing_had_happened
         assert mitigate_store(model, source, out).written == 0
 
 
-def test_a_store_is_continued_after_its_last_whole_shard(model, tmp_path, monkeypatch):
-    X = rows(9000)[0]
-    monkeypatch.setattr(mitigated_files, "BLOCK_ROWS", 3000)
-
-    def stop(done, total):
-        if done == 6000:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        mitigate_store(model, X, tmp_path / "out", progress=stop)
-    assert 0 < mitigate_store(model, X, tmp_path / "out").written < 9000
-    store = open_store(tmp_path / "out")
-    assert store.ids.tolist() == [str(k) for k in range(9000)]
-    # With some kernels of BLAS the last digit of a row depends on its place in the block.
-    np.testing.assert_allclose(store[:], model.transform(X), rtol=0, atol=2.0**-24)
-
-
 def test_rows_that_were_added_to_a_collection_are_added_to_its_copy(model, tmp_path):
     X = rows(30)[0]
     ids = [f"{k}.jpg" for k in range(30)]
@@ -128,40 +111,6 @@ def test_rows_that_were_added_to_a_collection_are_added_to_its_copy(model, tmp_p
     store = open_store(tmp_path / "out")
     assert store.ids.tolist() == ids
     np.testing.assert_allclose(store[:], model.transform(X), rtol=0, atol=2.0**-23)
-
-
-def test_another_model_setting_or_collection_does_not_continue_a_folder(model, tmp_path):
-    X, out = rows(10)[0], tmp_path / "out"
-    mitigate_store(model, X, out)
-    before = content(out)
-    with pytest.raises(OutputExistsError, match="another model"):
-        mitigate_store(mitigator(strength=0.5), X, out)
-    with pytest.raises(OutputExistsError, match="unit"):
-        mitigate_store(model, X, out, unit=True)
-    for source in (X[:9], EmbeddingStore.from_array(X, [f"{k}.jpg" for k in range(10)])):
-        with pytest.raises(OutputExistsError, match="another collection"):
-            mitigate_store(model, source, out)
-    assert content(out) == before
-
-
-def test_a_damaged_marker_is_refused(model, tmp_path):
-    mitigate_store(model, rows(6)[0], tmp_path / "out")
-    for text in ('{"format": "other"}', "{", '{"format": "fairerclip-mitigated", "format_version": 9}'):
-        (tmp_path / "out" / MARKER).write_text(text)
-        with pytest.raises(StoreError, match=MARKER):
-            mitigate_store(model, rows(6)[0], tmp_path / "out")
-
-
-def test_a_folder_of_somebody_else_is_left_alone(model, tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").write_text("mine")
-    with pytest.raises(OutputExistsError, match="not a fairerclip store"):
-        mitigate_store(model, rows(5)[0], tmp_path / "out")
-    with StoreWriter(tmp_path / "own", width=WIDTH, provenance=None) as writer:
-        writer.append(["a"], rows(1)[0])
-    with pytest.raises(OutputExistsError, match="mitigate_store did not write"):
-        mitigate_store(model, rows(5)[0], tmp_path / "own")
-    assert not (tmp_path / "own" / MARKER).exists()
 
 
 def test_files_hold_the_rows_and_npz_the_ids(model, tmp_path):
@@ -179,18 +128,6 @@ def test_files_hold_the_rows_and_npz_the_ids(model, tmp_path):
         mitigate_store(model, store, tmp_path / "out.npy")
     mitigate_store(model, store, tmp_path / "out.npy", overwrite=True, unit=True)
     assert not np.array_equal(np.load(tmp_path / "out.npy"), expected)
-    with pytest.raises(ParameterError, match="must end in .npy or .npz"):
-        mitigate_store(model, store, tmp_path / "out.csv")
-
-
-def test_an_npz_that_would_not_be_read_again_is_refused_before_the_work(model, tmp_path, monkeypatch):
-    from dataclasses import replace
-
-    limits = replace(mitigated_files.DEFAULT_LIMITS, npz_bytes=100)
-    monkeypatch.setattr(mitigated_files, "DEFAULT_LIMITS", limits)
-    with pytest.raises(ParameterError, match="write a folder or .npy"):
-        mitigate_store(model, rows(20)[0], tmp_path / "out.npz")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_store_of_its_own_keeps_ids_provenance_and_texts(model, tmp_path):
@@ -207,33 +144,55 @@ def test_a_store_of_its_own_keeps_ids_provenance_and_texts(model, tmp_path):
     assert texts[0] == texts[1]
 
 
+def test_another_model_setting_or_collection_does_not_continue_a_folder(model, tmp_path):
+    X, out = rows(10)[0], tmp_path / "out"
+    mitigate_store(model, X, out)
+    before = content(out)
+    copy = fairerclip.load(model.save(tmp_path / "m"))
+    assert mitigate_store(copy, X, out).written == 0
+    for other, source, more in (
+        (mitigator(strength=0.5), X, {}),
+        (mitigator(gamma=1e-2), X, {}),
+        (model, X, {"unit": True}),
+        (model, X[:9], {}),
+        (model, EmbeddingStore.from_array(X, [f"{k}.jpg" for k in range(10)]), {}),
+    ):
+        with pytest.raises(OutputExistsError):
+            mitigate_store(other, source, out, **more)
+    assert content(out) == before
+
+
+def test_folders_of_somebody_else_are_left_alone(model, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with StoreWriter(tmp_path / "own", width=WIDTH, provenance=None) as writer:
+        writer.append(["a"], rows(1)[0])
+    before = content(tmp_path)
+    for name in ("out", "own"):
+        with pytest.raises(OutputExistsError):
+            mitigate_store(model, rows(5)[0], tmp_path / name)
+    assert content(tmp_path) == before
+
+
 def test_a_row_that_is_not_finite_is_named_by_number_and_id_and_nothing_is_left(model, tmp_path):
     X, _ = rows(20)
+    X[1], X[2] = X[1] * 1e30, X[2] * 1e-30  # huge and tiny rows are finite
+    store = EmbeddingStore.from_array(X.copy(), [f"{k}.jpg" for k in range(20)])
+    np.testing.assert_array_equal(np.concatenate([found for _, found in checked_blocks(store)]), X)
     X[7, 3] = np.nan
     store = EmbeddingStore.from_array(X, [f"{k}.jpg" for k in range(20)])
-    with pytest.raises(NonFiniteError, match=r"row 7 .'7.jpg'. holds NaN"):
+    with pytest.raises(NonFiniteError, match=r"row 7 .'7.jpg'"):
         mitigate_store(model, store, tmp_path / "out.npy")
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(NonFiniteError, match="row 7"):
         list(checked_blocks(store, block=3))
 
 
-def test_rows_that_are_huge_or_tiny_are_finite(model):
-    X, _ = rows(4)
-    X[1], X[2] = X[1] * 1e30, X[2] * 1e-30
-    np.testing.assert_array_equal(
-        np.concatenate([r for _, r in checked_blocks(EmbeddingStore.from_array(X))]), X
-    )
-
-
-def test_zero_rows_stay_and_are_counted(model, tmp_path):
-    X, _ = rows(300)
-    X[[2, 5]] = 0
-    with pytest.warns(ZeroRowWarning, match="2 rows are zero, the first is row 2"):
-        mitigate_store(model, X, tmp_path / "out.npy")
-
-
-def test_another_collection_is_told_by_name_before_writing(model, tmp_path, monkeypatch):
+def test_zero_rows_and_another_collection_are_told(model, tmp_path, monkeypatch):
+    zero = rows(300)[0]
+    zero[[2, 5]] = 0
+    with pytest.warns(ZeroRowWarning, match="2 rows"):
+        mitigate_store(model, zero, tmp_path / "zero.npy")
     monkeypatch.setattr("fairerclip.applying.mitigated_rows.DRIFT_ROWS", 100)
     X = np.random.default_rng(0).normal(size=(500, WIDTH)).astype(np.float32)
     with warnings.catch_warnings(record=True) as caught:
@@ -241,20 +200,19 @@ def test_another_collection_is_told_by_name_before_writing(model, tmp_path, monk
         mitigate_store(model, X, tmp_path / "out.npy")
         mitigate_store(model, X[:20], tmp_path / "few.npy")
     named = [w.category for w in caught]
-    assert CollectionDriftWarning in named
     assert named.count(CollectionDriftWarning) == 1  # twenty rows differ by chance, too
     assert DirectionDriftWarning in named
 
 
-def test_other_models_and_widths_are_refused(model, tmp_path):
-    with pytest.raises(ParameterError, match="expected an EmbeddingMitigator, got a ZeroShot"):
-        mitigate_store(ZeroShot(), rows(5)[0], tmp_path / "out.npy")
-    with pytest.raises(ShapeError, match="3 wide, but the mitigator was fitted on embeddings 12 wide"):
-        mitigate_store(model, np.ones((5, 3), np.float32), tmp_path / "out.npy")
-
-
-def test_the_digest_is_that_of_a_saved_copy_and_of_no_other_model(model, tmp_path):
-    copy = fairerclip.load(model.save(tmp_path / "m"))
-    assert mitigator_digest(copy) == mitigator_digest(model)
-    others = [mitigator(strength=0.5), mitigator(gamma=1e-2)]
-    assert len({mitigator_digest(m) for m in (model, *others)}) == 3
+def test_what_cannot_be_mitigated_or_read_again_is_refused_before_the_work(model, tmp_path, monkeypatch):
+    limits = replace(mitigated_files.DEFAULT_LIMITS, npz_bytes=100)
+    monkeypatch.setattr(mitigated_files, "DEFAULT_LIMITS", limits)
+    for other, X, name, error in (
+        (ZeroShot(), rows(5)[0], "out.npy", ParameterError),
+        (model, np.ones((5, 3), np.float32), "out.npy", ShapeError),
+        (model, rows(20)[0], "out.npz", ParameterError),
+        (model, rows(20)[0], "out.csv", ParameterError),
+    ):
+        with pytest.raises(error):
+            mitigate_store(other, X, tmp_path / name)
+    assert list(tmp_path.iterdir()) == []

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import signal
-import subprocess
 import sys
-import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,17 +51,6 @@ def test_a_store_comes_back_with_ids_rows_and_provenance(tmp_path):
     assert read_skipped(tmp_path / "s") == [("broken.jpg", "cannot be opened")]
 
 
-def test_float16_halves_the_file_and_comes_back_in_unit_length(tmp_path):
-    X = np.random.default_rng(0).normal(size=(10, 512))
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    with StoreWriter(tmp_path / "s", width=512, provenance=None, dtype="float16") as out:
-        out.append([str(i) for i in range(10)], X)
-        out.finish()
-    store = open_store(tmp_path / "s")
-    assert store.dtype_on_disk == "float16"
-    assert np.abs(np.linalg.norm(store[:].astype(float), axis=1) - 1).max() < 2e-7
-
-
 def test_an_interrupted_store_is_refused_until_it_is_taken_up_and_finished(tmp_path):
     with writer(tmp_path / "s") as out:
         out.append(list("abcd"), rows(0, 1, 2, 3))
@@ -75,75 +65,6 @@ def test_an_interrupted_store_is_refused_until_it_is_taken_up_and_finished(tmp_p
     with writer(tmp_path / "s") as out:
         assert out.complete
         assert out.done == set("abcde")
-
-
-def test_rows_added_to_a_complete_store_make_it_incomplete_until_finished(tmp_path):
-    with writer(tmp_path / "s") as out:
-        out.append(["a"], rows(0))
-        out.finish()
-    with writer(tmp_path / "s") as out:
-        out.append(["b"], rows(1))
-    with pytest.raises(StoreError, match="not complete"):
-        open_store(tmp_path / "s")
-
-
-def test_half_written_files_are_removed_and_do_not_count(tmp_path):
-    with writer(tmp_path / "s") as out:
-        out.append(list("abc"), rows(0, 1, 2))
-    shards = tmp_path / "s" / "shards"
-    (shards / ".00001.npy.0123456789abcdef.tmp").write_bytes(b"half")
-    (shards / "00001.ids.txt").write_text('"d"\n"e"\n')
-    with (tmp_path / "s" / "skipped.jsonl").open("ab") as handle:
-        handle.write(b'{"id": "x", "reason": "y"}\n{"id": "cut')
-    with writer(tmp_path / "s") as out:
-        assert out.done == {*"abc", "x"}
-        out.append(list("de"), rows(3, 4))
-        out.skip("cut", "again")
-        out.finish()
-    assert open_store(tmp_path / "s").ids.tolist() == list("abcde")
-    assert not list(shards.glob(".*"))
-    assert [name for name, _ in read_skipped(tmp_path / "s")] == ["x", "cut"]
-
-
-def test_another_provenance_or_dtype_is_refused(tmp_path):
-    with writer(tmp_path / "s") as out:
-        out.append(["a"], rows(0))
-    other = Provenance("ViT-L-14", None, "resize 224", "test", True, 4)
-    with pytest.raises(ProvenanceError, match=r"ViT-B-32.*not of ViT-L-14"):
-        writer(tmp_path / "s", provenance=other)
-    with pytest.raises(StoreError, match="float32, not float16"):
-        writer(tmp_path / "s", dtype="float16")
-    with pytest.raises(ProvenanceError, match="width 5"):
-        writer(tmp_path / "t", width=5)
-
-
-def test_wrong_rows_and_repeated_ids_are_refused(tmp_path):
-    with writer(tmp_path / "s") as out:
-        out.append(["a"], rows(0))
-        for ids, X in ((["b"], rows(0, 1)), (["b"], np.ones((1, 3))), (["b"], np.ones((1, 4), dtype=int))):
-            with pytest.raises(ShapeError):
-                out.append(ids, X)
-        for ids in (["a"], ["b", "b"]):
-            with pytest.raises(StoreError, match=repr(ids[-1])):
-                out.append(ids, rows(*range(len(ids))))
-        with pytest.raises(StoreError, match="'a'"):
-            out.skip("a", "no")
-        with pytest.raises(NonFiniteError, match="'n'"):
-            out.append(["m", "n"], np.array([[0, 0, 0, 1], [0, 0, np.nan, 0]]))
-        with pytest.raises(StoreError, match="NUL"):
-            out.append(["b\0"], rows(1))
-    with pytest.raises(StoreError, match="closed"):
-        out.append(["z"], rows(1))
-
-
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "thesis.tex").write_text("years of work")
-    with pytest.raises(OutputExistsError, match="not a fairerclip store, so nothing was written; choose"):
-        writer(tmp_path / "s")
-    (tmp_path / "f").write_text("")
-    with pytest.raises(OutputExistsError, match="is a file"):
-        writer(tmp_path / "f")
 
 
 def test_a_second_writer_at_once_ends_with_an_error_and_mixes_no_ids(tmp_path):
@@ -180,75 +101,6 @@ def test_prompts_come_back_with_their_embeddings(tmp_path):
     np.testing.assert_array_equal(load_file(tmp_path / "s" / "text.safetensors")["embeddings"], T)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"format": "x"}, {"format_version": 2}, {"extra": 1}, {"width": 0}, {"dtype": "int8"}, {"complete": 2}],
-)
-def test_a_manifest_that_is_not_ours_is_refused(tmp_path, change):
-    with writer(tmp_path / "s") as out:
-        out.append(["a"], rows(0))
-        out.finish()
-    file = tmp_path / "s" / "store.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(StoreError, match="store.json"):
-        open_store(tmp_path / "s")
-
-
-def test_a_damaged_shard_is_refused(tmp_path):
-    with writer(tmp_path / "s") as out:
-        out.append(["a", "b"], rows(0, 1))
-        out.finish()
-    ids = tmp_path / "s" / "shards" / "00000.ids.txt"
-    ids.write_text('"a"\n')
-    with pytest.raises(StoreError, match="2 embeddings but ids"):
-        _ = open_store(tmp_path / "s").ids
-    with pytest.raises(StoreError, match=r"expected shape \(1, \d\) by its ids and width, got \(2, \d\)"):
-        writer(tmp_path / "s")
-    ids.unlink()
-    with pytest.raises(StoreError, match=r"00000.ids.txt beside"):
-        open_store(tmp_path / "s")
-
-
-WORK = """
-import sys, time
-import numpy as np
-from fairerclip.data.writer import StoreWriter
-with StoreWriter(sys.argv[1], width=4, provenance=None, shard_rows=5) as out:
-    print("open", flush=True)
-    for i in range(400):
-        if str(i) in out.done:
-            continue
-        if i % 10 == 7:
-            out.skip(str(i), "sevens are skipped")
-        else:
-            out.append([str(i)], np.full((1, 4), i, dtype=np.float32))
-    out.finish()
-"""
-
-
-@pytest.mark.linux
-def test_killed_at_random_moments_and_resumed_every_id_is_there_once(tmp_path):
-    rng = np.random.default_rng()
-    for attempt in range(60):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WORK, str(tmp_path / "s")], stdout=subprocess.PIPE, text=True
-        )
-        process.stdout.readline()
-        if attempt < 12:  # then it may end
-            time.sleep(rng.uniform(0.0, 0.1))
-            process.send_signal(signal.SIGKILL)
-        code = process.wait()
-        process.stdout.close()
-        if code == 0:
-            break
-    store = open_store(tmp_path / "s")
-    expected = [i for i in range(400) if i % 10 != 7]
-    assert sorted(map(int, store.ids)) == expected
-    np.testing.assert_array_equal(store[:][:, 0], store.ids.astype(float))
-    skipped = [int(name) for name, _ in read_skipped(tmp_path / "s")]
-    assert sorted(skipped) == [i for i in range(400) if i % 10 == 7]
-
-
 @pytest.mark.parametrize("part", ["skipped.jsonl", "shards", "store.json", "shards/00000.ids.txt"])
 def test_a_store_that_leads_elsewhere_is_refused_before_anything_is_changed(tmp_path, part):
     with writer(tmp_path / "s") as out:
@@ -283,10 +135,135 @@ def test_taking_up_a_store_removes_nothing_but_what_a_writer_left(tmp_path):
     assert (tmp_path / "s" / ".dir.0123456789abcdef.tmp").is_dir()
 
 
-def test_skipped_lines_that_are_not_ours_are_left_as_they_are(tmp_path):
+def test_another_provenance_width_or_dtype_is_refused(tmp_path):
     with writer(tmp_path / "s") as out:
         out.append(["a"], rows(0))
-    (tmp_path / "s" / "skipped.jsonl").write_text("my notes\nwithout an end")
-    with pytest.raises(StoreError, match="skipped.jsonl"):
+    for changes, error in (
+        ({"provenance": replace(MADE, model="ViT-L-14")}, ProvenanceError),
+        ({"width": 5}, ProvenanceError),
+        ({"dtype": "float16"}, StoreError),
+        ({"dtype": "int8"}, StoreError),
+    ):
+        with pytest.raises(error):
+            writer(tmp_path / "s", **changes)
+
+
+@pytest.mark.parametrize(
+    ("ids", "X", "error"),
+    [
+        (["b"], rows(0, 1), ShapeError),
+        (["b"], np.ones((1, 3)), ShapeError),
+        (["b"], np.ones((1, 4), dtype=int), ShapeError),
+        (["a"], rows(0), StoreError),
+        (["b", "b"], rows(0, 1), StoreError),
+        (["b\0"], rows(1), StoreError),
+        (["m", "n"], np.array([[0, 0, 0, 1], [0, 0, np.nan, 0]]), NonFiniteError),
+    ],
+)
+def test_wrong_rows_and_repeated_ids_are_refused(tmp_path, ids, X, error):
+    with writer(tmp_path / "s") as out:
+        out.append(["a"], rows(0))
+        with pytest.raises(error):
+            out.append(ids, X)
+        with pytest.raises(StoreError, match="'a'"):
+            out.skip("a", "no")
+        out.finish()
+    assert open_store(tmp_path / "s").ids.tolist() == ["a"]
+    with pytest.raises(StoreError, match="closed"):
+        out.append(["z"], rows(1))
+
+
+def test_folders_and_lists_of_somebody_else_are_left_alone(tmp_path):
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "thesis.tex").write_text("years of work")
+    (tmp_path / "f").write_text("")
+    for name in "sf":
+        with pytest.raises(OutputExistsError):
+            writer(tmp_path / name)
+    with writer(tmp_path / "own") as out:
+        out.append(["a"], rows(0))
+    (tmp_path / "own" / "skipped.jsonl").write_text("my notes\nwithout an end")
+    with pytest.raises(StoreError, match=r"skipped.jsonl"):
+        writer(tmp_path / "own")
+    assert (tmp_path / "own" / "skipped.jsonl").read_text() == "my notes\nwithout an end"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"format": "x"}, {"format_version": 2}, {"extra": 1}, {"width": 0}, {"dtype": "int8"}, {"complete": 2}],
+)
+def test_a_manifest_that_is_not_ours_is_refused(tmp_path, change):
+    with writer(tmp_path / "s") as out:
+        out.append(["a"], rows(0))
+        out.finish()
+    file = tmp_path / "s" / "store.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(StoreError, match=r"store.json"):
+        open_store(tmp_path / "s")
+
+
+def test_a_damaged_shard_is_refused(tmp_path):
+    with writer(tmp_path / "s") as out:
+        out.append(["a", "b"], rows(0, 1))
+        out.finish()
+    ids = tmp_path / "s" / "shards" / "00000.ids.txt"
+    ids.write_text('"a"\n')
+    with pytest.raises(StoreError):
+        _ = open_store(tmp_path / "s").ids
+    with pytest.raises(StoreError):
         writer(tmp_path / "s")
-    assert (tmp_path / "s" / "skipped.jsonl").read_text() == "my notes\nwithout an end"
+    ids.unlink()
+    with pytest.raises(StoreError, match=r"00000.ids.txt"):
+        open_store(tmp_path / "s")
+
+
+@pytest.mark.slow
+@pytest.mark.linux
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads
+def test_killed_at_any_moment_and_resumed_every_id_is_there_once(tmp_path):
+    def work():
+        with StoreWriter(tmp_path / "s", width=4, provenance=None, shard_rows=5) as out:
+            for i in range(100):
+                if str(i) in out.done:
+                    continue
+                if i % 10 == 7:
+                    out.skip(str(i), "sevens are skipped")
+                else:
+                    out.append([str(i)], np.full((1, 4), i, dtype=np.float32))
+            out.finish()
+
+    for moment in range(1, 200):
+        child = os.fork()
+        if child == 0:
+            left = itertools.count(moment, -1)
+
+            def dies(event, arguments, left=left):
+                if event in ("os.rename", "os.truncate", "os.remove", "open") and next(left) <= 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            sys.addaudithook(dies)
+            work()
+            os._exit(0)
+        if os.WIFEXITED(os.waitpid(child, 0)[1]):
+            break
+    store = open_store(tmp_path / "s")
+    assert sorted(map(int, store.ids)) == [i for i in range(100) if i % 10 != 7]
+    np.testing.assert_array_equal(store[:][:, 0], store.ids.astype(float))
+    skipped = [int(name) for name, _ in read_skipped(tmp_path / "s")]
+    assert sorted(skipped) == [i for i in range(100) if i % 10 == 7]
+
+
+def test_half_written_files_are_removed_and_do_not_count(tmp_path):
+    with writer(tmp_path / "s") as out:
+        out.append(list("abc"), rows(0, 1, 2))
+    shards = tmp_path / "s" / "shards"
+    (shards / "00001.ids.txt").write_text('"d"\n"e"\n')
+    with (tmp_path / "s" / "skipped.jsonl").open("ab") as handle:
+        handle.write(b'{"id": "x", "reason": "y"}\n{"id": "cut')
+    with writer(tmp_path / "s") as out:
+        assert out.done == {*"abc", "x"}
+        out.append(list("de"), rows(3, 4))
+        out.skip("cut", "again")
+        out.finish()
+    assert open_store(tmp_path / "s").ids.tolist() == list("abcde")
+    assert [name for name, _ in read_skipped(tmp_path / "s")] == ["x", "cut"]

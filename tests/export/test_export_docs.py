@@ -8,6 +8,7 @@ import pytest
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "export.md"
 
 
+@pytest.mark.slow
 def test_the_python_of_the_documentation_runs_as_printed(tmp_path, monkeypatch, capsys):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("torch")
