@@ -488,8 +488,7 @@ def main() -> None:
         f" {json.dumps(name)}: {{\n"
         + ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in figures[name].items())
         + "\n }"
-        for name in every
-        if name in figures
+        for name in figures
     )
     file.write_text("{\n" + ",\n".join(rows) + "\n}\n")
     if "texts" in names:
