@@ -50,16 +50,18 @@ def expected_scores(t, parameters, splits, **given):
     return np.concatenate([out, refit(t, parameters, np.arange(n), **given).scores(t.val.X)])
 
 
-@pytest.mark.parametrize("name", ["waterbirds", "multiclass"])
-@pytest.mark.parametrize("groups", ["known", "guessed"])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "groups"), [("waterbirds", "guessed"), ("multiclass", "known")])
 def test_every_candidate_scores_training_rows_as_a_plain_refit_on_the_other_folds(name, groups, seen):
     t = task(name)
     given = prompts(t)
     if groups == "known":
         given = {"text": t.text_target, "sensitive_text": None, "sensitive_features": t.train.sensitive()}
-    searched(t, exact(), options={"cv": 3}, **given)
+    searched_ = searched(t, exact(), options={"cv": 3}, **given)
     found, pool = seen["found"], seen["pool"]
     assert [len(split.scored) for split in found.splits] == [len(t.train.y) // 3] * 3
+    record, n, m = figures(searched_.best_estimator_), len(t.train.y), len(t.val.y)
+    assert (record["rows"], record["validation_rows"], record["folds"]) == (n + m, m, 3)
     chosen = np.random.default_rng(61).choice(len(pool.candidates), 5, replace=False)
     for candidate in (pool.candidates[i] for i in {0, 1, *chosen.tolist()}):
         expected = expected_scores(t, candidate.parameters, found.splits, **given)
@@ -70,7 +72,6 @@ def test_every_candidate_scores_training_rows_as_a_plain_refit_on_the_other_fold
     "parameters",
     [
         {"kernel": "linear", "class_weight": "group"},
-        {"class_weight": {0: 1.0, 1: 4.0}},
         {"gamma_text": 1e-2, "tau_z": 0.2, "scaling": "paper"},
         {"orthogonal": True, "class_weight": None},
         {"decision": "prompts", "refine": True},
@@ -90,7 +91,7 @@ def test_fits_of_a_search_space_may_differ_in_any_parameter(parameters, seen):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"kernel": "nystroem", "n_features": 30}, {"subsample": "balanced"}, {"subsample": {0: 0.5}}],
+    [{"kernel": "nystroem", "n_features": 30}, {"subsample": {0: 0.5}}],
     ids=str,
 )
 def test_fits_that_draw_rows_score_validation_rows_as_a_plain_refit(parameters, seen):
@@ -108,13 +109,6 @@ def test_fits_that_draw_rows_score_validation_rows_as_a_plain_refit(parameters, 
     assert np.corrcoef(candidate.scores[:n, 0], inside[:, 0])[0, 1] > 0.9
 
 
-def test_subsampling_that_leaves_a_fold_without_a_class_is_told_of(seen):
-    searched(task(), exact(), search=one_point({"subsample": "balanced:0.01"}))
-    (failure,) = seen["pool"].failures
-    assert failure.startswith("a fold has no row of class ")
-    assert failure.endswith(" to fit on after sub-sampling")
-
-
 def one_point(parameters):
     return {
         "fits": [{"gamma": 1e-2}, parameters],
@@ -122,15 +116,6 @@ def one_point(parameters):
         "zero_shots": [0.3],
         "criteria": ["marginal"],
     }
-
-
-@pytest.mark.parametrize("validated", [True, False])
-def test_the_record_counts_the_rows_that_judge(validated):
-    t = task()
-    found = figures(tuned(t, validation="val" if validated else None, options={"cv": 3}))
-    n, m = len(t.train.y), len(t.val.y) if validated else 0
-    assert (found["rows"], found["validation_rows"], found["folds"]) == (n + m, m, 3)
-    assert found["groups"] == ("given" if validated else "read from prompts")
 
 
 def test_figures_of_the_table_are_those_of_all_rows_that_judge(seen):
@@ -143,13 +128,6 @@ def test_figures_of_the_table_are_those_of_all_rows_that_judge(seen):
     assert search.results_[0]["average"] == pytest.approx(np.mean(predicted == y))
     assert search.results_[0]["worst_group"] == pytest.approx(min(cells))
     assert search.results_[0]["score"] == search.results_[0]["worst_group"]
-
-
-def test_training_rows_count_in_the_value_of_every_candidate():
-    t = task()
-    alone, together = (searched(t, options={"cv": cv}) for cv in (None, 4))
-    assert len(alone.results_) == len(together.results_)
-    assert all(a["value"] != b["value"] for a, b in zip(alone.results_, together.results_, strict=True))
 
 
 def test_groups_keep_rows_together_with_and_without_validation_rows(seen):
@@ -168,18 +146,16 @@ def test_without_cross_validation_the_validation_rows_judge_alone(seen):
     found = figures(tuned(t, search=TINY, options={"cv": None}))
     assert (found["rows"], found["validation_rows"], found["folds"]) == (len(t.val.y), len(t.val.y), None)
     assert seen["found"].splits == []
-    with pytest.raises(ParameterError, match="with validation= and cv=None there are no folds"):
+    with pytest.raises(ParameterError):
         searched(t, search=TINY, groups=t.train.y, options={"cv": None})
     # Without validation rows there is nothing else to judge on.
     alone = figures(tuned(t, search=TINY, validation=None, options={"cv": None}))
     assert alone == figures(tuned(t, search=TINY, validation=None, options={"cv": 4}))
 
 
-@pytest.mark.parametrize("labels", [None, "all missing"])
-def test_without_labels_in_training_the_validation_rows_judge_alone(labels):
+def test_without_labels_in_training_the_validation_rows_judge_alone():
     t = task()
-    y = None if labels is None else [None] * len(t.train.y)
-    found = figures(tuned(t, y=y, search=TINY))
+    found = figures(tuned(t, y=[None] * len(t.train.y), search=TINY))
     assert (found["rows"], found["validation_rows"], found["folds"]) == (len(t.val.y), len(t.val.y), None)
 
 
@@ -212,31 +188,15 @@ def few_labels(t, rows):
     return y
 
 
-@pytest.mark.parametrize(
-    ("kept", "message"),
-    [
-        ([1, 1], "only the validation rows judge: 2 training rows have a label, fewer than the 4 folds"),
-        ([6, 0], r"only the validation rows judge: y has one class only \(\[0\]\)"),
-        (
-            [6, 1],
-            "only the validation rows judge: a fold of the cross-validation has no labelled row of class 1",
-        ),
-    ],
-)
-def test_too_few_labels_to_cross_validate_leave_the_validation_rows_alone(kept, message):
+@pytest.mark.parametrize(("kept", "fact"), [([1, 1], "2 "), ([6, 0], "one class"), ([6, 1], "class 1")])
+def test_too_few_labels_to_cross_validate_leave_the_validation_rows_alone(kept, fact):
     t = task()
     rows = np.concatenate([np.flatnonzero(t.train.y == k)[:n] for k, n in enumerate(kept)])
     y = few_labels(t, rows)
-    with pytest.warns(UnusedRowsWarning, match=message):
+    with pytest.warns(UnusedRowsWarning, match=fact):
         found = tuned(t, y=y, search=TINY)
     assert figures(found) == figures(tuned(t, y=y, search=TINY, options={"cv": None}))
     assert figures(found)["rows"] == len(t.val.y)
-
-
-def test_a_number_of_folds_that_cannot_be_is_named_even_with_validation_rows():
-    for cv, message in ((1, "2 to 480 folds"), ("many", "a splitter of scikit-learn")):
-        with pytest.raises(ParameterError, match=message):
-            tuned(task(), search=TINY, options={"cv": cv})
 
 
 def test_more_training_rows_than_can_be_judged_are_drawn_from_every_cell(monkeypatch, seen):

@@ -1,7 +1,5 @@
 """Numbers of a search with the constants written out: of its record and of its table."""
 
-import json
-
 import numpy as np
 import pytest
 from tuning_inputs import START, TINY, all_rows, figures, remember, searched, small, task
@@ -40,25 +38,6 @@ def test_gain_and_doubt_are_those_of_the_posterior_over_the_given_parameters(mon
         expected = (own - draws[0]).mean() - 1.5 * (own - draws[0]).std()
         assert row["lower_gain"] == pytest.approx(expected, abs=1e-7)
     assert found.results_[0]["lower_gain"] == 0
-
-
-def test_a_record_is_plain_numbers_and_words_and_has_no_others():
-    record = searched(task(), search=TINY, options={"cv": 3}).best_estimator_.diagnostics_["tuning"]
-    assert json.loads(json.dumps(record)) == record
-    assert list(record) == [
-        *(
-            "objective",
-            "accuracy_floor",
-            "floor_met",
-            "rows",
-            "validation_rows",
-            "groups",
-            "strategy",
-            "gain",
-        ),
-        *("doubt", "fits", "fits_planned", "candidates", "seconds", "failures", "folds", "value", "average"),
-        *("chosen", "neighbours"),
-    ]
 
 
 def test_the_average_of_the_record_counts_all_rows_that_judge_and_the_figures_the_validation_rows(
