@@ -73,16 +73,6 @@ def test_known_values_of_training_rows_meet_the_prompts_of_validation_rows_by_na
     )
 
 
-def test_prompts_without_names_take_the_names_of_the_validation_rows(groups):
-    t = task()
-    X, y, s = held(t)
-    numbers = groups(t)
-    names = groups(t, validation=(X, y, np.array(["night", "day"])[s]))
-    assert (numbers[3], names[3]) == ([0, 1], ["day", "night"])
-    assert_allclose(names[1][:, ::-1], numbers[1], atol=1e-9)
-    assert names[0]["gain"] == pytest.approx(numbers[0]["gain"], abs=1e-6)
-
-
 def test_guessed_groups_are_calibrated_on_the_known_groups_of_validation_rows(groups):
     t = task()
     X, _, s = held(t)

@@ -11,7 +11,7 @@ from fairerclip.inputs.prompts import zero_shot
 from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective
 from fairerclip.tuning import candidates as module
-from fairerclip.tuning.candidates import FITS, search_space
+from fairerclip.tuning.candidates import FITS
 from fairerclip.tuning.pool import Candidate, neighbours
 
 
@@ -249,16 +249,3 @@ def test_a_default_search_tries_further_ridges_and_one_with_fits_of_the_user_doe
 
 
 # What a search cannot be ----------------------------------------------------------------------------
-
-
-def test_what_a_search_does_not_say_is_the_default():
-    fits, grid = search_space(None)
-    assert fits == list(FITS)
-    assert grid == {
-        "taus": list(module.TAUS),
-        "zero_shots": list(module.ZERO_SHOTS),
-        "criteria": list(module.CRITERIA),
-    }
-    fits, other = search_space({"taus": np.array([0.1, 0.2])})
-    assert fits == list(FITS)
-    assert other == {**grid, "taus": [0.1, 0.2]}

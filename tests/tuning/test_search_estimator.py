@@ -113,14 +113,6 @@ def test_the_table_has_a_row_for_every_candidate_and_the_record_is_saved(tmp_pat
     assert back.diagnostics_["tuning"]["strategy"] == found.strategy_
 
 
-def test_the_table_shows_every_parameter_that_the_fits_vary():
-    t = task()
-    space = {**TINY, "fits": [{"n_features": 20}, {"n_features": 40}]}
-    found = search(search_space=space).fit(t.train.X, t.train.y, validation=held(t), **prompts(t))
-    assert [row["n_features"] for row in found.results_][-2:] == [20, 40]
-    assert len({tuple(row) for row in found.results_}) == 1
-
-
 def test_a_function_has_no_posterior():
     found = searched(task(), search=TINY, options={"objective": lambda y, predicted, groups: 0.5})
     assert (found.strategy_, found.best_score_) == ("given", 0.5)

@@ -25,34 +25,25 @@ def test_names_with_classes_or_a_mapping_are_the_same_model(labels):
         assert figures(mapped)[name] == figures(listed)[name] == figures(plain)[name]
 
 
-@pytest.mark.parametrize(("kind", "labels"), [(int, None), (float, "train")])
-def test_a_class_that_validation_rows_lack_keeps_its_place(kind, labels):
+def test_a_class_that_validation_rows_lack_keeps_its_place():
     t = task("multiclass")
     X, y, s = held(t)
     some = np.flatnonzero(y != 1)
-    model = tuned(t, y=labels, validation=(X[some], y[some].astype(kind), s[some]), search=TINY)
+    model = tuned(t, validation=(X[some], y[some].astype(float), s[some]), search=TINY)
     assert figures(model)["chosen"]["average"] == pytest.approx(
         np.mean(model.predict(X[some]) == y[some]), abs=0.02
     )
     assert len(model.classes_) == 3
 
 
-@pytest.mark.parametrize("how", ["None", "NaN", "missing_label", "constructor"])
-def test_validation_rows_without_labels_are_left_out(how):
+@pytest.mark.parametrize("missing", [None, np.nan, -1])
+def test_validation_rows_without_labels_are_left_out(missing):
     t = task()
     X, y, s = held(t)
     gone = np.random.default_rng(92).random(len(y)) < 0.3
-    options, model = {}, small()
-    if how == "None":
-        some = [None if g else int(k) for k, g in zip(y, gone, strict=True)]
-    elif how == "NaN":
-        some = np.where(gone, np.nan, y)
-    else:
-        some = np.where(gone, -1, y)
-        options, model = (
-            ({}, small(missing_label=-1)) if how == "constructor" else ({"missing_label": -1}, model)
-        )
-    found = tuned(t, model, validation=(X, some, s), search=TINY, **options)
+    some = [missing if g else int(k) for k, g in zip(y, gone, strict=True)]
+    options = {"missing_label": -1} if missing == -1 else {}
+    found = tuned(t, validation=(X, some, s), search=TINY, **options)
     assert figures(found)["validation_rows"] == int((~gone).sum())
     expected = tuned(t, validation=(X[~gone], y[~gone], s[~gone]), search=TINY)
     assert figures(found) == figures(expected)
