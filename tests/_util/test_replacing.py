@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from faults import killed_before
 
 import fairerclip
 from fairerclip import FairerCLIP
@@ -17,6 +16,7 @@ from fairerclip._util.files import atomic_file, check_folder, check_free, write_
 from fairerclip.baselines import ZeroShot
 from fairerclip.errors import ModelFileError, OutputError, OutputExistsError
 from fairerclip.model.contents import CARD, MANIFEST, TENSOR_FILES, TENSORS
+from faults import killed_before
 from forged import forge
 
 SAVED = Path(__file__).parents[1] / "net" / "saved"
