@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
+from dense_reference import solve_dense
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairerclip.errors import NotDefiniteError
-from fairerclip.solver.dense import solve_dense
 from fairerclip.solver.lowrank import CholeskyFactor, solve_reduced
 from fairerclip.solver.moments import Moments
 

@@ -76,7 +76,7 @@ class Factor(Protocol):
 class CholeskyFactor:
     """Cholesky factor C = L Lᵀ. O(D³/3) time; it overwrites C, so the memory is D² float64 in all.
 
-    The solution equals ``scipy.linalg.eigh(B, C)`` on the span of B (see `fairerclip.solver.dense`).
+    The solution equals ``scipy.linalg.eigh(B, C)`` on the span of B.
     """
 
     steps = 0
