@@ -1,4 +1,4 @@
-"""`fit` on a store of embeddings with a table of labels: the model of a task file, with the rows left on disk."""
+"""`fit` and `audit` of a store of embeddings with a table of labels: the answers of a task file of the same rows."""
 
 import csv
 import json
@@ -137,7 +137,7 @@ def test_validation_rows_beyond_a_number_are_a_sample_that_is_told_of(run, optio
         "fit", *options, "--split", "part", "-o", tmp_path / "m", "--max-seconds", "0.1", "--verbose", *QUICK
     )
     assert code == 0, err
-    assert "30 of 120 validation rows, drawn at random, choose the model." in out
+    assert "30 of 120 validation rows are used" in out
     assert "on 30 validation rows" in out
 
 
@@ -151,30 +151,33 @@ def test_rows_that_the_table_lacks_are_told_of(run, options, home, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("command", "changes", "fact"),
     [
-        ({"--labels-from": None}, "is for a store of embeddings: add --labels-from TABLE"),
-        ({"--sensitive": None}, "--labels-from needs --sensitive"),
-        ({"--id": None}, "--id is needed"),
-        ({"--target": "place"}, "must name different columns"),
-        ({"--target": "brid"}, "no column 'brid'; did you mean 'bird'?"),
-        ({"--method": "leace"}, "leace needs all of them in memory"),
-        ({"--match": "half"}, "--match must be one of"),
-        ({"--model": "RN50"}, "--model encodes the prompts and --text gives their embeddings"),
-        ({"--memory-budget": "much"}, "memory_budget"),
-        ({"--prompts": "gone.json"}, "gone.json"),
+        ("fit", {"--labels-from": None}, "--labels-from"),
+        ("fit", {"--sensitive": None}, "--sensitive"),
+        ("fit", {"--id": None}, "--id"),
+        ("fit", {"--target": "place"}, "--target"),
+        ("fit", {"--target": "brid"}, "'bird'"),
+        ("fit", {"--method": "leace"}, "leace"),
+        ("fit", {"--model": "RN50"}, "--text"),
+        ("fit", {"--prompts": "gone.json"}, "gone.json"),
+        ("audit", {"--labels-from": None}, "--labels-from"),
+        ("audit", {"--target": "brid"}, "'bird'"),
+        ("audit", {"--plot": "plot.png"}, "--plot"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused_in_one_line(run, options, tmp_path, changes, words):
+def test_what_cannot_be_read_is_refused_in_one_line(run, options, tmp_path, command, changes, fact):
     store, *rest = options
     given = {**dict(zip(rest[::2], rest[1::2], strict=True)), **changes}
     flags = [part for name, value in given.items() if value is not None for part in (name, value)]
-    refused(run("fit", store, "-o", tmp_path / "m", *flags), words)
-    assert not (tmp_path / "m").exists()
+    output = tmp_path / "m.json"
+    refused(run(command, store, "-o", output, *flags), fact)
+    assert not output.exists()
 
 
-def test_a_store_in_the_place_of_a_task_is_recognised(run, home, tmp_path):
-    refused(run("fit", home / "store", "-o", tmp_path / "m"), "is a store of embeddings, not a task")
+@pytest.mark.parametrize("command", ["fit", "audit"])
+def test_a_store_in_the_place_of_a_task_is_recognised(run, home, tmp_path, command):
+    refused(run(command, home / "store", "-o", tmp_path / "m.json"), "is a store of embeddings")
 
 
 def test_the_rankings_of_a_store_are_measured_on_a_sample(run, options, tmp_path, monkeypatch):
@@ -183,9 +186,62 @@ def test_the_rankings_of_a_store_are_measured_on_a_sample(run, options, tmp_path
     monkeypatch.setattr("fairerclip.auditing.sections.retrieval.rows_in_memory", sample)
     place = options.index("--target")
     given = (*options[:place], *options[place + 2 :], "--split", "part", *QUICK, "--json")
-    code, out, err = run("fit", *given, "-o", tmp_path / "a", "--no-tune", "--labels", "none")
+    code, out, err = run(
+        "fit", *given, "-o", tmp_path / "a", "--method", "fairerclip", "--no-tune", "--labels", "none"
+    )
     assert code == 0, err
     found = json.loads(out)
     assert found["split"] == "test"
     assert "(first 12 results, mean of 2 prompts)" in found["recommendation"]["sentence"]
     assert len(found["skews"]) == 2
+
+
+OF_THE_RUN = {"made", "file", "seconds", "command", "notes"}
+
+
+def figures(value):
+    """Results without what differs from run to run and from file to file."""
+    if isinstance(value, list):
+        return [figures(entry) for entry in value]
+    if isinstance(value, dict):
+        return {name: figures(entry) for name, entry in value.items() if name not in OF_THE_RUN}
+    return value
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(), pytest.param(("--mitigate", "--seeds", "1", *QUICK), marks=pytest.mark.slow)],
+    ids=["zero-shot", "mitigated"],
+)
+def test_a_store_with_labels_has_the_audit_of_its_task(run, options, home, tmp_path, given):
+    store, _, table, *rest = (*options, "--split", "part")
+    made = run("task", "embeddings", store, "--labels", table, *rest, "-o", tmp_path / "labels.npz")
+    assert made[0] == 0, made[2]
+    given = (*given, "--permutations", "19", "--json")
+    code, out, err = run("audit", *options, "--split", "part", *given)
+    assert code == 0, err
+    found, expected = json.loads(out), json.loads(run("audit", tmp_path / "labels.npz", *given)[1])
+    assert found["notes"] == []
+    assert figures(found) == figures(expected)
+
+
+def test_without_targets_and_splits_the_rankings_of_all_rows_are_audited(run, options):
+    place = options.index("--target")
+    code, out, err = run("audit", *options[:place], *options[place + 2 :], "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert (found["settings"]["split"], found["task"]["rows"]) == ("train", {"train": 1180})
+    assert found["retrieval"] is not None
+
+
+def test_an_audited_row_that_is_not_finite_is_named(run, home, tmp_path):
+    X = np.random.default_rng(0).normal(size=(4, 48))
+    X[2, 1] = np.nan
+    np.save(tmp_path / "rows.npy", X)
+    (tmp_path / "labels.csv").write_text("place\n" + "land background\nwater background\n" * 2)
+    texts = ("--prompts", home / "prompts.json", "--text", home / "text.npy", "--sensitive", "place")
+    code, _, err = run(
+        "audit", tmp_path / "rows.npy", "--labels-from", tmp_path / "labels.csv", "--by-position", *texts
+    )
+    assert code == 2
+    assert "row 2 of 4" in err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,9 @@ from fairerclip.auditing.sections.retrieval import retrieval_section
 from fairerclip.auditing.sections.wording import audit_wording
 from fairerclip.auditing.validation import refusing
 from fairerclip.baselines.baseline import Baseline
-from fairerclip.data import Split, Task
-from fairerclip.data.embedding_rows import unit_rows
+from fairerclip.data import EmbeddingStore, Split, Task
+from fairerclip.data.coded_labels import CodedLabels, count_pairs
+from fairerclip.data.embedding_rows import check_rows, unit_rows
 from fairerclip.embedding.mitigator import EmbeddingMitigator
 from fairerclip.errors import LabelError
 from fairerclip.experiment import UNKNOWN, Experiment
@@ -87,7 +89,7 @@ def audit_task(
     Parameters
     ----------
     experiment : Experiment
-        The task, its classes and sensitive attributes.
+        The task, its classes and sensitive attributes. Rows on disk are read into memory for the audited split only.
     options : AuditOptions, optional
         The defaults of `AuditOptions` if None.
     model : FairerCLIP, Baseline or EmbeddingMitigator, optional
@@ -111,6 +113,7 @@ def audit_task(
     if isinstance(model, EmbeddingMitigator):
         check_prompts(experiment)
     split_name = audited_split(experiment, options, needs_training=model is not None and not fitted)
+    experiment = _with_rows(experiment, split_name)
     check_options(options, experiment, split_name)
     _check_size(experiment, stages=1 if model is None else 2)
     step = _counter(progress)
@@ -140,6 +143,8 @@ def audited_split(experiment: Experiment, options: AuditOptions, *, needs_traini
     """Return the name of the split to report on, or raise if the task lacks labels or rows for the audit."""
     name = experiment.task.name
     split_name = options.split or experiment.evaluation_split() or experiment.ranked_split()
+    if split_name is None and "train" in experiment.task.splits:
+        split_name = "train" if experiment.has_groups(experiment.task.train) else None
     if split_name is None:
         raise LabelError(f"{name}: no split has sensitive labels, so there are no groups to compare")
     if not experiment.has_groups(experiment.task.split(split_name)):
@@ -150,6 +155,16 @@ def audited_split(experiment: Experiment, options: AuditOptions, *, needs_traini
             "give a fitted model (--after)"
         )
     return split_name
+
+
+def _with_rows(experiment: Experiment, split_name: str) -> Experiment:
+    """Return the experiment with the rows of a split in memory; raise if one of them is zero or not finite."""
+    task = experiment.task
+    split = task.split(split_name)
+    if isinstance(split.X, EmbeddingStore):
+        split = split.take(slice(None))
+    check_rows(split.X, f"X of the {split_name} split", zero_is_error=True)
+    return replace(experiment, task=replace(task, splits={**task.splits, split_name: split}))
 
 
 def _settings(split_name: str, mitigation: Mitigation | None, options: AuditOptions) -> SettingsSection:
@@ -318,6 +333,8 @@ def _task_section(experiment: Experiment, source: str) -> TaskSection:
 
 def _values(experiment: Experiment, split: Split) -> set[str]:
     groups = experiment.groups(split)
+    if isinstance(groups, CodedLabels):
+        return set(groups.present())
     return set() if groups is None else set(groups[groups != UNKNOWN].tolist())
 
 
@@ -325,26 +342,28 @@ def _counts(experiment: Experiment, split: Split) -> tuple[GroupSize, ...]:
     y, groups = experiment.target(split), experiment.groups(split)
     if y is None or groups is None:
         return ()
-    known = (y != UNKNOWN) & (groups != UNKNOWN)
-    cells, counts = np.unique(np.column_stack([y[known], groups[known]]), axis=0, return_counts=True)
-    return tuple(GroupSize(y=str(a), s=str(b), n=int(n)) for (a, b), n in zip(cells, counts, strict=True))
+    return tuple(GroupSize(y=a, s=b, n=n) for (a, b), n in sorted(count_pairs(y, groups).items()))
 
 
 def digest(task: Task) -> str:
     """Return a SHA-256 over all embeddings and labels of a task, which does not depend on the format of its file."""
     total = hashlib.sha256()
 
-    def add(name: str, array: Any) -> None:
-        if array is not None:
-            flat = np.ascontiguousarray(array)
-            total.update(f"{name} {flat.dtype.str} {flat.shape}\n".encode())
-            total.update(flat.tobytes())
+    def add(name: str, array: Any, kind: Any = None) -> None:
+        if array is None:
+            return
+        stored = isinstance(array, EmbeddingStore)
+        blocks = (X for _, X in array.blocks()) if stored else [np.ascontiguousarray(array, dtype=kind)]
+        for number, block in enumerate(blocks):
+            if number == 0:
+                total.update(f"{name} {block.dtype.str} {array.shape}\n".encode())
+            total.update(block.tobytes())
 
     for name, split in sorted(task.splits.items()):
         add(f"image_{name}", split.X)
-        add(f"y_{name}", split.y)
+        add(f"y_{name}", split.y, np.int64)  # those of rows on disk take fewer bytes
         for attribute, codes in sorted(split.s.items()):
-            add(f"s_{attribute}_{name}", codes)
+            add(f"s_{attribute}_{name}", codes, np.int64)
     add("text_target", task.text_target)
     add("text_target_variants", None if task.variants is None else task.variants.text)
     for name, values in sorted(task.sensitive.items()):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fairerclip.cli import options
+from fairerclip.cli.store_options import NO_STORE, Read, StoreOptions, with_store_options
 
 if TYPE_CHECKING:
     from fairerclip.applying.apply import AnyModel
@@ -20,7 +22,8 @@ Tasks = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="[TASK]…",
-        help="A task for a full audit; or several of one dataset, one per model, or a folder of them, to compare.",
+        help="A task for a full audit, or with --labels-from a store of embeddings; or several tasks of one dataset, "
+        "one per model, or a folder of them, to compare.",
     ),
 ]
 Permutations = Annotated[int, typer.Option(callback=options.in_range, help="Permutations for p-values.")]
@@ -49,7 +52,27 @@ Dataset = Annotated[
     ),
 ]
 Root = Annotated[Path | None, typer.Option(help="The dataset's folder, in its official layout.")]
-Models = Annotated[list[str] | None, typer.Option(help="CLIP model to embed it with; may be repeated.")]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help="Split to audit. Default: test, else val, else train. With --labels-from: column of splits. Default: all "
+        "rows are training rows."
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="CLIP model to embed the dataset with; may be repeated. With --labels-from: the one that encodes the "
+        "prompts."
+    ),
+]
+Prompts = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME_OR_FILE",
+        help="Prompt set of the dataset, by default its own; or of --labels-from, with the names of the labels.",
+    ),
+]
 Stores = Annotated[
     Path | None, typer.Option(help="Folder of embedding stores of the dataset, with its prompts.")
 ]
@@ -81,6 +104,7 @@ class FitChoices:
         return [name for name, value in {**values, "--set": self.parameters}.items() if value is not None]
 
 
+@with_store_options
 def audit(
     tasks: Tasks = None,
     mitigate: options.Mitigate = False,
@@ -88,7 +112,7 @@ def audit(
     labels: options.Labels = None,
     sensitive: options.SensitiveNames = None,
     classes: options.ClassNames = None,
-    split: options.AuditedSplit = None,
+    split: Split = None,
     k: options.ResultsShown = None,
     pair: options.Pair = None,
     permutations: Permutations = 199,
@@ -103,13 +127,14 @@ def audit(
     model: Models = None,
     stores: Stores = None,
     work: Work = None,
-    prompts: options.Prompts = None,
+    prompts: Prompts = None,
     about: About = None,
     plot: Plot = None,
     seed: options.Seed = None,
     overwrite: options.Overwrite = False,
     verbose: options.Verbose = False,
     json: options.Json = False,
+    store: StoreOptions = NO_STORE,
 ) -> None:
     """Audit one task in full, with --mitigate or --after before and after; or compare models zero-shot.
 
@@ -117,11 +142,21 @@ def audit(
     classify. --labels, --seeds, --preset and --set set how. Results have KL, Bias@k (--pair) and AUC, too.
     """
     fitting = FitChoices(labels=labels, seeds=seeds, preset=preset, parameters=parameters)
-    files = _given_files(tasks, dataset, dataset_options=any((root, model, stores, work, prompts)))
+    labelled = store.labels_from is not None
+    if labelled:
+        others = {"--dataset": dataset, "--root": root, "--stores": stores, "--work": work}
+        others |= {"--about": about, "--plot": plot}
+        _check_one_store(tasks, model, [name for name, value in others.items() if value is not None])
+        store = replace(store, split=split, prompts=prompts, model=model[0] if model else None)
+        split = None
+    store.check(tasks[0] if tasks and len(tasks) == 1 else None)
+    dataset_options = any((root, model, stores, work, prompts))
+    files = (tasks or []) if labelled else _given_files(tasks, dataset, dataset_options=dataset_options)
     if len(files) == 1 and plot is None and about is None:
         _check_output(output, overwrite)
+        experiment, read = store.read(files[0], sensitive, classes)
         results, warned = full_audit(
-            options.load_experiment(files[0], sensitive, classes),
+            experiment,
             fitting,
             source=options.as_text(files[0]),
             mitigate=mitigate,
@@ -133,13 +168,23 @@ def audit(
             pair=pair,
             permutations=permutations,
         )
-        _show(results, warned, output, overwrite=overwrite, verbose=verbose, json=json)
+        read = replace(read, warnings=[*read.warnings, *warned])
+        _show(results, read, output, overwrite=overwrite, verbose=verbose, json=json)
         return
     of_one_task = {"--mitigate": mitigate, "--after": after, "--output": output, "--encoder": encoder}
     of_one_task |= {"--pair": pair}
     _check_many([*(name for name, value in of_one_task.items() if value), *fitting.given()], len(files))
     made = files or _make_tasks(dataset, root=root, models=model, stores=stores, work=work, prompts=prompts)
     _compare(made, sensitive, split, about, plot, overwrite=overwrite, json=json)
+
+
+def _check_one_store(tasks: list[Path] | None, models: list[str] | None, others: Sequence[str]) -> None:
+    """Raise unless one store is given, at most one model for its prompts, and no option of a comparison."""
+    from fairerclip.errors import ParameterError
+
+    if others or len(tasks or ()) != 1 or len(models or ()) > 1:
+        came = f"{len(tasks or ())} stores and {len(models or ())} models{''.join(f', {name}' for name in others)}"
+        raise ParameterError(f"--labels-from audits one store, with one --model at most; got {came}")
 
 
 def _given_files(tasks: list[Path] | None, dataset: str | None, *, dataset_options: bool) -> list[Path]:
@@ -282,7 +327,7 @@ def _check_output(output: Path | None, overwrite: bool) -> None:
 
 def _show(
     results: AuditResults,
-    warned: list[str],
+    read: Read,
     output: Path | None,
     *,
     overwrite: bool,
@@ -297,8 +342,11 @@ def _show(
     if output is not None:
         write_results(results, output, overwrite=overwrite)
     if json:
-        show.print_json({**results.model_dump(by_alias=True), "warnings": warned})
+        notes = {} if read.notes is None else {"notes": read.notes}
+        show.print_json({**results.model_dump(by_alias=True), **notes, "warnings": read.warnings})
         return
+    for note in read.notes or ():
+        show.say(note)
     show.head(f"{results.task.name}, {results.settings.split} split")
     show.answer(results.verdict)
     if verbose:

@@ -11,10 +11,10 @@ import typer
 from fairerclip.cli import fit_options, options
 from fairerclip.cli.cluster_options import Cluster, experiment_on
 from fairerclip.cli.fit_options import EMBEDDING, OWN, FitOptions, SearchOptions
-from fairerclip.cli.store_options import StoreOptions, with_store_options
+from fairerclip.cli.store_options import NO_STORE, StoreOptions, with_store_options
 
 if TYPE_CHECKING:
-    from fairerclip.cli.fit_output import Printing, Read, Trained
+    from fairerclip.cli.fit_output import Printing, Trained
     from fairerclip.experiment import Experiment
     from fairerclip.model.details import ModelDetails
     from fairerclip.model.estimator import FairerCLIP
@@ -28,7 +28,6 @@ TaskOrStore = Annotated[
     ),
 ]
 Output = Annotated[Path, options.writes("--output", "-o", help="Folder to write the model to.")]
-NO_STORE = StoreOptions()
 KINDS = {OWN: "FairerCLIP", EMBEDDING: "EmbeddingMitigator"}
 """Kinds of the models of two methods; the others are baselines."""
 
@@ -101,11 +100,12 @@ def fit(
     def check(key: str) -> None:
         given.check(key)
         check_output(output, KINDS.get(key) or FITTABLE[key].home, overwrite=overwrite)
-        store.check(task, key)
+        store.check_method(key)
 
+    store.check(task)
     if key is not None:
         check(key)  # before the rows are read
-    experiment, read = _experiment(task, store, sensitive, classes)
+    experiment, read = store.read(task, sensitive, classes)
     if key is None:
         key = EMBEDDING if experiment.is_gallery() else OWN
         check(key)
@@ -113,20 +113,6 @@ def fit(
     printing = Printing(output, read, verbose, json)
     fit_by = _fit_embedding if key == EMBEDDING else _fit_classifier
     fit_by(key, experiment, given, saving, printing)
-
-
-def _experiment(
-    task: Path, store: StoreOptions, sensitive: str | None, classes: str | None
-) -> tuple[Experiment, Read]:
-    """Return the experiment on a task, or on a store and its table of labels, and what there is to say of the rows."""
-    from fairerclip.cli import show
-    from fairerclip.cli.fit_output import Read
-
-    if store.labels_from is None:
-        return options.load_experiment(task, sensitive, classes), Read()
-    with show.warnings_as_lines() as warned:
-        experiment, notes = store.experiment(task, sensitive, classes)
-    return experiment, Read(notes, warned)
 
 
 def _fit_classifier(

@@ -12,20 +12,12 @@ from fairerclip.cli import show
 if TYPE_CHECKING:
     from fairerclip.applying.apply import AnyModel
     from fairerclip.auditing.finding_results import Recommendation
+    from fairerclip.cli.store_options import Read
     from fairerclip.experiment import Experiment
     from fairerclip.study.fit_mitigator import MitigatorResult
 
 NOTHING_TO_EVALUATE = "No split has sensitive labels: nothing to evaluate on."
 REST = "More: --verbose, or `fairerclip audit TASK --after MODEL`"
-
-
-@dataclass(frozen=True)
-class Read:
-    """Sentences and warnings on the rows that were read."""
-
-    notes: Sequence[str] | None = None
-    """Sentences on the rows of a store; None for a task."""
-    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,10 @@
-"""Options of `fairerclip fit` for a store of embeddings with a table of labels, in the place of a task."""
+"""Options of `fairerclip fit` and `audit` for a store of embeddings with a table of labels, in the place of a task."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -82,6 +82,15 @@ Model = Annotated[
 
 
 @dataclass(frozen=True)
+class Read:
+    """Sentences and warnings on the rows that were read."""
+
+    notes: Sequence[str] | None = None
+    """Sentences on the rows of a store; None for a task."""
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class StoreOptions:
     """Options on a store and its table of labels, as they were given."""
 
@@ -91,7 +100,7 @@ class StoreOptions:
     match: Match = "exact"
     by_position: ByPosition = False
     target: TargetColumn = None
-    split_column: SplitColumn = None
+    split: SplitColumn = None
     prompts: LabelPrompts = None
     text: PromptEmbeddings = None
     model: Model = None
@@ -100,16 +109,21 @@ class StoreOptions:
     device: options.Device = "cpu"
     download: options.Download = False
 
-    def check(self, task: Path, key: str) -> None:
-        """Raise, before any work, for options without a table, a method that needs all rows in memory, or no table."""
+    def check_method(self, key: str) -> None:
+        """Raise for a table and a method that needs all rows in memory."""
+        from fairerclip.errors import ParameterError
+
+        if self.labels_from is not None and key not in (OWN, EMBEDDING):
+            raise ParameterError(
+                f"--labels-from fits {OWN} and {EMBEDDING}, which read rows in blocks; {key} needs all of them "
+                "in memory: make a task with `fairerclip task embeddings`"
+            )
+
+    def check(self, task: Path | None) -> None:
+        """Raise, before any work, for options without a table, two sources of prompts, or a store without a table."""
         from fairerclip.errors import ParameterError
 
         if self.labels_from is not None:
-            if key not in (OWN, EMBEDDING):
-                raise ParameterError(
-                    f"--labels-from fits {OWN} and {EMBEDDING}, which read rows in blocks; {key} needs all of them "
-                    "in memory: make a task with `fairerclip task embeddings`"
-                )
             if self.model is not None and self.text is not None:
                 raise ParameterError(
                     "--model encodes the prompts and --text gives their embeddings: give one of them"
@@ -117,14 +131,25 @@ class StoreOptions:
             return
         given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
         if given:
-            flag = {"id_column": "id", "split_column": "split"}.get(given[0], given[0]).replace("_", "-")
+            flag = {"id_column": "id"}.get(given[0], given[0]).replace("_", "-")
             raise ParameterError(
                 f"--{flag} is for a store of embeddings: add --labels-from TABLE, or leave it out"
             )
-        _refuse_store(task)
+        if task is not None:
+            _refuse_store(task)
 
-    def experiment(
-        self, store: Path, sensitive: str | None, classes: str | None
+    def read(self, task: Path, sensitive: str | None, classes: str | None) -> tuple[Experiment, Read]:
+        """Return the experiment on a task, or on a store and its table, and what there is to say of the rows."""
+        from fairerclip.cli import show
+
+        if self.labels_from is None:
+            return options.load_experiment(task, sensitive, classes), Read()
+        with show.warnings_as_lines() as warned:
+            experiment, notes = self._experiment(task, self.labels_from, sensitive, classes)
+        return experiment, Read(notes, warned)
+
+    def _experiment(
+        self, store: Path, labels: Path, sensitive: str | None, classes: str | None
     ) -> tuple[Experiment, list[str]]:
         """Match the table with the store; return the experiment, with its rows on disk, and sentences on it."""
         from fairerclip.cli import show
@@ -140,7 +165,7 @@ class StoreOptions:
         attributes = options.split_names(sensitive) or []
         if not attributes:
             raise ParameterError("--labels-from needs --sensitive, with at least one column of the table")
-        columns = [name for name in (self.target, *attributes, self.split_column) if name is not None]
+        columns = [name for name in (self.target, *attributes, self.split) if name is not None]
         if len(set(columns)) < len(columns):
             raise ParameterError("--target, --sensitive and --split must name different columns")
         choice = options.chosen_model(
@@ -148,22 +173,20 @@ class StoreOptions:
         )
         prompt_set = None if self.prompts is None else load_prompts(self.prompts)
         rows = open_rows(store, self.ids, self.id_column, self.match, self.by_position)
-        if self.labels_from is None:
-            raise AssertionError("checked before")
         with show.progress("reading labels", rate=True) as advance:
             table = read_labels(
-                self.labels_from,
+                labels,
                 id_column=None if self.by_position else self.id_column,
                 columns=columns,
-                allow_constant=[self.split_column or ""],
+                allow_constant=[self.split or ""],
                 progress=advance,
             )
         labelled = from_table(
             table,
-            name=self.labels_from.stem,
+            name=labels.stem,
             target=self.target,
             sensitive=attributes,
-            split_column=self.split_column,
+            split_column=self.split,
             shares=None,
         )
         encoded = None
@@ -176,6 +199,9 @@ class StoreOptions:
             labelled, rows, encoded, match=self.match, by_position=self.by_position, in_memory=False
         )
         return Experiment.of(task, attributes, options.split_names(classes)), notes
+
+
+NO_STORE = StoreOptions()
 
 
 def _refuse_store(path: Path) -> None:
@@ -197,7 +223,10 @@ def _refuse_store(path: Path) -> None:
 
 
 def with_store_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the fields of `StoreOptions` as options; it gets them as its argument ``store``."""
+    """Give a command the fields of `StoreOptions` as options, except those whose names are options of its own.
+
+    It gets them as its argument ``store``.
+    """
     own = inspect.signature(command, eval_str=True).parameters
     hints = get_type_hints(StoreOptions, include_extras=True)
     added = [
@@ -205,6 +234,7 @@ def with_store_options(command: Callable[..., None]) -> Callable[..., None]:
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
         )
         for field in fields(StoreOptions)
+        if field.name not in own
     ]
 
     @functools.wraps(command)

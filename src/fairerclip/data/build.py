@@ -102,7 +102,7 @@ def build_task(
         ids = None
         if len(rows.get("val", ())) > VALIDATION_ROWS:
             notes.append(
-                f"{VALIDATION_ROWS:,} of {len(rows['val']):,} validation rows, drawn at random, choose the model."
+                f"{VALIDATION_ROWS:,} of {len(rows['val']):,} validation rows are used, drawn at random."
             )
             drawn = np.random.default_rng(0).choice(rows["val"], VALIDATION_ROWS, replace=False)
             rows["val"] = np.sort(drawn)
