@@ -35,6 +35,7 @@ lint: $(VENV)/dev.done
 
 # The site in docs/_build/html; pictures and examples are run. A warning is an error.
 docs: $(VENV)/dev.done
+	rm -rf docs/reference/generated
 	$(RUN)/python -m sphinx -W --keep-going docs docs/_build/html
 
 # Ratios with targets, docs/benchmarks/speed.md: some minutes.

@@ -24,13 +24,9 @@ extensions = [
     "page_anchors",
     "docstring_links",
     "command_pages",
-    "mathml",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
 ]
-GALLERY = HERE.parent / "examples" / "gallery"
-if any(GALLERY.glob("plot_*.py")):
-    extensions.append("sphinx_gallery.gen_gallery")
-else:  # the navigation needs a page
-    extensions.append("empty_gallery")
 exclude_patterns = ["_build", "_ext", "_templates", "pictures"]
 templates_path = ["_templates"]
 nitpicky = True
@@ -72,7 +68,7 @@ plot_rcparams = {
 plot_apply_rcparams = True
 plot_pre_code = ""
 sphinx_gallery_conf = {
-    "examples_dirs": str(GALLERY),
+    "examples_dirs": str(HERE.parent / "examples" / "gallery"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
     "abort_on_example_error": True,
@@ -86,7 +82,6 @@ sphinx_gallery_conf = {
 }
 
 # Pages
-html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = f"fairerclip {version}"
 html_static_path = ["_static"]
