@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import FairerCLIP
-from fairerclip.data.simulate import waterbirds
 from fairerclip.errors import NoSensitiveWarning
 from fairerclip.inputs.sensitive_columns import SoftValues
 from fairerclip.judging.choose import choose
@@ -258,15 +257,6 @@ def test_a_class_without_labels_is_not_given_up():
     assert auto > start - 0.05
 
 
-def test_a_class_of_copies_can_be_fitted_without_prompts():
-    # All copies are in one fold, so that the fit without it has no row of the class.
-    e = Embeddings(noise=0.0, n=240, n_classes=3)
-    e.X[e.y == 2] = e.X[np.flatnonzero(e.y == 2)[0]]
-    arguments = {"y": e.y, "sensitive_features": e.s}
-    start, auto = (np.mean(fitted(e, arguments, **own).predict(e.X) == e.y) for own in (LABELLED, {}))
-    assert auto >= start - 0.05
-
-
 def test_labelled_copies_of_one_row_do_not_stop_a_fit():
     # One fold has all labels, and without guessed rows (a guess_weight to try is zero) the others have nothing.
     e = Embeddings(n=240)
@@ -274,24 +264,6 @@ def test_labelled_copies_of_one_row_do_not_stop_a_fit():
     y = np.full(240, np.nan)
     y[rows], e.X[rows] = e.y[rows], e.X[rows[0]]
     assert started(fitted(e, arguments_of(e, y=y)), GUESSED)
-
-
-def worst_group(model, rows):
-    predicted, s = model.predict(rows.X), rows.sensitive()
-    cells = [(rows.y == k) & (s == g) for k in np.unique(rows.y) for g in np.unique(s)]
-    return min(np.mean(predicted[cell] == rows.y[cell]) for cell in cells if cell.any())
-
-
-@pytest.mark.slow
-def test_with_many_labels_the_worst_group_is_not_worse_than_with_the_start_values():
-    task = waterbirds(seed=1, scale=0.3, width=64)
-    given = {"sensitive_features": task.train.sensitive(), "text": task.text_target}
-    auto, start = (
-        FairerCLIP(n_features=200, random_state=0, **own).fit(task.train.X, task.train.y, **given)
-        for own in ({}, LABELLED)
-    )
-    assert "chosen" in auto.diagnostics_["automatic"]
-    assert worst_group(auto, task.test) >= worst_group(start, task.test) - 0.01
 
 
 def test_rows_that_are_not_judged_are_fitted_on_in_every_split():

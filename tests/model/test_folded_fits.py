@@ -9,14 +9,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import FairerCLIP
-from fairerclip.errors import LabelError
-from fairerclip.features import make_features
 from fairerclip.inputs.sensitive_columns import SoftValues
 from fairerclip.judging.evidence import row_keys
 from fairerclip.model.automatic import splits_of, start_values
 from fairerclip.model.cross_validation import FoldedFits, FoldSplit, deal_folds
 from fairerclip.model.fit_inputs import read_inputs
-from fairerclip.solver.rows import FeatureRows
 from sample_rows import Embeddings
 
 POINTS = [
@@ -144,26 +141,6 @@ def test_without_memory_for_the_table_each_fit_makes_its_own_pass(parameters):
     assert_exact(e, budget=None, shares=True, **parameters)
 
 
-def test_the_iterative_solver_makes_its_own_passes():
-    e = Embeddings(n=120, n_classes=3)
-    assert_exact(e, solver="cg", shares=False, rtol=1e-6)
-
-
-def test_parts_of_rows_use_the_features_that_are_kept():
-    e = Embeddings(n=60)
-    features = make_features("rbf", e.X, n_features=20, bandwidth=1.5, random_state=0)
-    for budget in (None, 0):
-        whole = FeatureRows(features, e.X, rows=np.arange(3, 60), block_rows=7, budget=budget)
-        places = np.flatnonzero(np.arange(57) % 5 != 2)
-        part = whole.part(places, budget)
-        expected = features.transform(e.X[places + 3].astype(np.float32))
-        assert_allclose(np.concatenate([Phi for _, Phi in part.blocks()]), expected, atol=1e-6)
-        assert_allclose(part.take(np.array([0, 6, 40])), expected[[0, 6, 40]], atol=1e-6)
-        assert_allclose(part.centre(), expected.mean(axis=0), atol=1e-2)
-        assert not part._cache
-        assert bool(whole._cache) is (budget is None)
-
-
 def test_splits_need_not_be_complements():
     e = Embeddings(n=160, n_classes=3)
     windows = [FoldSplit(np.arange(stop), np.arange(stop, stop + 40)) for stop in (40, 80, 120)]
@@ -183,15 +160,6 @@ def test_a_class_or_a_group_may_be_missing_from_a_fold(class_weight):
     no_group = FoldSplit(np.flatnonzero(e.s != 2), np.flatnonzero(e.s == 2))
     no_cell = FoldSplit(np.flatnonzero((e.s != 0) | (e.y != 0)), np.flatnonzero((e.s == 0) & (e.y == 0)))
     assert_exact(e, splits=[no_class, no_group, no_cell], class_weight=class_weight)
-
-
-def test_without_prompts_a_class_must_not_be_missing_from_a_fold():
-    e = Embeddings(n=90, n_classes=3)
-    params = parameters_of()
-    split = FoldSplit(np.flatnonzero(e.y != 1), np.flatnonzero(e.y == 1))
-    fits = FoldedFits(read_inputs(params, e.X, **arguments_of(e, False)).data, [split])
-    with pytest.raises(LabelError):
-        next(iter(fits.prepare("balanced", [1e-3])))
 
 
 @pytest.mark.filterwarnings("ignore::fairerclip.errors.LabelCycleWarning")
@@ -251,22 +219,6 @@ def test_a_setting_without_a_solution_has_no_scores():
             settings = [prepared.setting({**params, "zero_shot": 0.0, **point}) for point in points]
             found = fits.scores(number, prepared, settings, refine=refine)
             assert [scores is None for scores in found] == [False, True]
-
-
-@pytest.mark.parametrize(("block_rows", "budget"), [(1, None), (7, 0), (1000, None)])
-def test_some_rows_are_projected_as_all_of_them_are(block_rows, budget):
-    rng = np.random.default_rng(0)
-    X, mean, basis = rng.normal(size=(40, 6)), rng.normal(size=30), rng.normal(size=(30, 4))
-    features = make_features("rbf", X, n_features=30, bandwidth=1.0, random_state=0)
-    kept = np.flatnonzero(np.arange(40) % 3)
-    rows = FeatureRows(features, X, rows=kept, dtype="float64", block_rows=block_rows, budget=budget)
-    expected = (features.transform(X[kept]) - mean) @ basis
-    assert_allclose(rows.project(mean, basis), expected, rtol=1e-10)
-    for places in ([0], [25], [3, 4, 20], [], list(range(26)), [5, 5, 6]):
-        places = np.array(places, dtype=np.int64)
-        found = rows.project_some(places, mean, basis)
-        assert found.shape == (len(places), 4)
-        assert_allclose(found, expected[places], rtol=1e-10)
 
 
 def cells(seed, n=100, n_cells=5):

@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 import fairerclip.model.path
 import fairerclip.model.path_scores
 import fairerclip.solver.grid
-from fairerclip.errors import NonFiniteError, ZeroRowWarning
 from paper import PAPER
 from sample_rows import Embeddings
 from small_models import small
@@ -99,46 +98,3 @@ def test_points_that_are_solved_one_by_one_are_scored_together(parameters):
                 expected = path.model(g).scores(e.X)
                 error = (scores - expected) - (scores - expected).mean(axis=1, keepdims=True)
                 assert_allclose(error, 0, atol=1e-4 * np.abs(expected).max())
-
-
-class Counting:
-    """Rows that count how often each of them is read."""
-
-    def __init__(self, X):
-        self._X, self.shape, self.dtype, self.ndim = X, X.shape, X.dtype, 2
-        self.reads = np.zeros(len(X), dtype=int)
-
-    def __getitem__(self, rows):
-        self.reads[rows] += 1
-        return self._X[rows]
-
-
-@pytest.fixture
-def counting(monkeypatch):
-    monkeypatch.setattr("fairerclip.FairerCLIP._validated", lambda self, X, reset=False: X)
-    monkeypatch.setattr(fairerclip.model.path, "BLOCK_ROWS", 64)
-
-
-def test_rows_are_read_once_however_many_points_there_are(counting):
-    e = Embeddings(n=300)
-    path = (
-        small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).path(np.linspace(0, 0.9, 30), [0.0, 0.7])
-    )
-    X = Counting(e.X)
-    path.evaluate(X, e.y, e.s)
-    assert_array_equal(X.reads, 1)
-    path.predict_codes(X)
-    assert_array_equal(X.reads, 2)
-
-
-def test_rows_are_checked_while_they_are_read(counting):
-    e = Embeddings(n=300)
-    path = small().fit(e.X, e.y, sensitive_features=e.s, text=e.text).path([0.0, 0.5])
-    X = e.X.copy()
-    X[[250, 290]] = 0
-    with pytest.warns(ZeroRowWarning) as told:
-        path.evaluate(X, e.y, e.s)
-    assert len(told) == 1
-    X[280, 1] = np.inf
-    with pytest.raises(NonFiniteError):
-        path.predict_codes(X)

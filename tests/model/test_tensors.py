@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from fairerclip import FairerCLIP, FairerCLIPSearch
+from fairerclip import FairerCLIP
 from fairerclip.data import EmbeddingStore, on_device
 from fairerclip.errors import (
     NonFiniteError,
@@ -95,16 +95,6 @@ def test_the_path_of_a_fit_of_a_tensor_is_that_of_its_array():
     table = a.path([0.1, 0.8]).evaluate(X, DATA.y, DATA.s)
     assert b.path([0.1, 0.8]).evaluate(torch.tensor(X), DATA.y, DATA.s) == table
     assert_same_answers(a.at(tau=0.2), b.at(tau=0.2), X, 1e-5)
-
-
-def test_a_search_takes_a_tensor():
-    X = DATA.X.astype(np.float32)
-    found = []
-    for given in (X, torch.tensor(X)):
-        space = {"fits": [{"gamma": 1e-3}, {"gamma": 1e-2}], "taus": [0.0, 0.5], "zero_shots": [0.0]}
-        search = FairerCLIPSearch(FairerCLIP(n_features=20, random_state=0), search_space=space)
-        found.append(search.fit(given, DATA.y, sensitive_features=DATA.s, text=DATA.text))
-    assert found[0].best_params_ == found[1].best_params_
 
 
 def test_rows_that_are_not_finite_or_zero_are_named():
