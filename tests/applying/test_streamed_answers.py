@@ -135,23 +135,6 @@ def test_parquet_in_row_groups_holds_the_table_of_csv(models, store, tmp_path, m
     assert pq.ParquetFile(tmp_path / "p.parquet").metadata.num_row_groups == 2
 
 
-def test_labels_of_several_types_and_rows_without_ids_are_written(models, tmp_path, birds):
-    from copy import copy
-    from dataclasses import replace
-
-    model, X = copy(models["own"]), birds.test.X[:50]
-    codes = (model.predict(X) == "waterbird").astype(int)
-    model.fitted_ = replace(model.fitted_, classes=np.array([1, "1"], dtype=object))
-    apply_to_file(model, X, tmp_path / "p.npz")
-    with np.load(tmp_path / "p.npz", allow_pickle=False) as found:
-        assert set(found) == {"prediction", "score", "names", "embedding"}
-        assert found["names"].tolist() == ["1", "'1'"]
-        assert found["prediction"].tolist() == ["1"] * 50
-    model.fitted_ = replace(model.fitted_, classes=np.array([1, "=dog"], dtype=object))
-    apply_to_file(model, X, tmp_path / "p.csv")
-    assert [row["prediction"] for row in table(tmp_path / "p.csv")] == [["1", "'=dog"][k] for k in codes]
-
-
 def test_memory_holds_a_block_and_no_array_of_all_rows(models, tmp_path, monkeypatch, birds):
     read = []
 

@@ -116,6 +116,8 @@ def rows_come_in_the_order_that_is_asked_for(client, file):
     np.testing.assert_array_equal(rows.taken(np.array([5, 700]))[:], local[[5, 700]])
     with pytest.raises(ShapeError):
         rows[[900]]
+    with pytest.raises(ParameterError):
+        distribute(file, client, rows_per_part=0)
     third = np.arange(1, N, 3)
     chosen = distribute(select_rows(local, third), client, rows_per_part=300)
     np.testing.assert_array_equal(chosen[:], local[third])
@@ -181,13 +183,6 @@ def a_row_that_is_not_finite_has_the_number_that_it_has_here(client, task, file,
     assert not (tmp_path / "answers.csv").exists()
 
 
-def bad_arguments_are_refused(client, file):
-    with pytest.raises(ParameterError):
-        distribute(file, client, rows_per_part=0)
-    with pytest.raises(ShapeError):
-        distribute(np.ones(3), client)
-
-
 def kill(client):
     os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
 
@@ -218,7 +213,6 @@ CHECKS: list[Callable[..., None]] = [
     answers_make_the_same_files,
     a_command_applies_on_a_cluster_and_an_address_without_one_is_an_error,
     a_row_that_is_not_finite_has_the_number_that_it_has_here,
-    bad_arguments_are_refused,
     a_fit_goes_on_if_a_worker_with_kept_features_is_killed,  # last: its replacement takes a while to start
 ]
 

@@ -205,14 +205,10 @@ def test_rows_and_cells_that_are_missing_are_told(run, files):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--id", "name"), ["name", "file"]),
         (("--target", "animl"), ["animl", "animal"]),
         (("--sensitive", ","), ["column"]),
-        (("--sensitive", "animal"), ["different"]),
         (("--split", "animal"), ["different"]),
         (("--prompts", "waterbrids"), ["waterbirds"]),
-        (("--shares", "a,b"), ["three"]),
-        (("--labels", "none.csv"), ["none.csv"]),
         (("--model", "x", "--text", "y"), ["one of them"]),
         (("--output", "t.txt"), [".npz"]),
     ],
@@ -405,14 +401,10 @@ def test_a_dataset_in_its_official_layout_becomes_a_task_with_the_right_groups(
 @pytest.mark.parametrize(
     ("name", "options", "fact"),
     [
-        ("utkface", ("--sensitive", "hair", "--prompts", "sex"), "hair"),
         ("utkface", (), "--prompts"),
         ("facet", ("--sensitive", "sex"), "sex"),
-        ("metadata", ("--prompts", "waterbirds", "--sensitive", "=a"), "--sensitive"),
         ("metadata", ("--prompts", "waterbirds", "--values", "a"), "--values"),
-        ("metadata", ("--prompts", "waterbirds", "--target", "none", "--classes", "x,y"), "target"),
         ("metadata", ("--prompts", "waterbirds"), "same names"),
-        ("metadata", ("--prompts", "waterbirds", "--file", "gone.csv"), "gone.csv"),
         ("waterbirds", (), "--model"),
     ],
 )

@@ -43,15 +43,6 @@ def test_rows_of_a_file_are_those_of_the_map_and_of_its_parts(mapped, part):
     assert np.asarray(rows, dtype=np.float64).dtype == np.float64
 
 
-@pytest.mark.parametrize(
-    "other",
-    [lambda a: a[::-1], lambda a: a[:, :2], lambda a: a.T, lambda a: a[:0], lambda a: a[0], np.array],
-    ids=["reversed", "columns", "transposed", "no rows", "one row", "in memory"],
-)
-def test_an_array_that_is_not_in_a_file_as_it_is_has_no_file_rows(mapped, other):
-    assert FileRows.of(other(mapped)) is None
-
-
 @pytest.mark.parametrize("ending", ["npy", "safetensors"])
 def test_a_file_that_becomes_shorter_is_an_error_that_names_it(tmp_path, ending):
     file, X = tmp_path / f"x.{ending}", np.ones((2000, 8), dtype=np.float32)
@@ -80,15 +71,6 @@ def test_rows_near_and_far_from_each_other_and_repeated_ones_are_those_of_the_ar
     ):
         np.testing.assert_array_equal(rows.take(numbers), X[numbers])
         np.testing.assert_array_equal(rows[numbers], X[numbers])
-
-
-def test_row_numbers_of_a_large_file_take_memory_for_these_rows_alone(tmp_path, tracemalloc_peak):
-    file = tmp_path / "x.npy"
-    np.lib.format.open_memmap(file, mode="w+", dtype=np.float16, shape=(4_000_000, 2)).flush()
-    rows = FileRows.of(np.load(file, mmap_mode="r"))
-    found, peak = tracemalloc_peak(lambda: rows[np.array([7, 3_999_999, -2])])
-    assert found.shape == (3, 2)
-    assert peak < 1_000_000
 
 
 def replace(file, array):

@@ -1,17 +1,12 @@
 """The readers refuse whatever is not a plain array, before taking memory for it."""
 
-import contextlib
 import io
 import os
 import struct
-import tempfile
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fairerclip.data.io.npy import Limits, read_header, read_npy
 from fairerclip.data.io.npz import read_npz, write_npz
@@ -39,32 +34,19 @@ def make_zip(path, members, compression=zipfile.ZIP_DEFLATED):
 
 HOSTILE_MEMBERS = {
     "object array": npy(np.array([{}], dtype=object), allow_pickle=True),
-    "structured dtype": npy(np.zeros(2, dtype=[("a", "f4")])),
     "complex": npy(np.zeros(2, dtype=complex)),
-    "bytes": npy(np.array([b"ab"])),
-    "long double": raw_npy("'<f16'", (1,), bytes(16)),
     "text of no length": raw_npy("'<U0'", (10**12,)),
     "sub-array dtype": raw_npy("('<f4', (3,))", (1,), bytes(12)),
     "huge declared shape": raw_npy("'<f4'", (10**9, 512)),
     "overflowing shape": raw_npy("'<f4'", (2**40, 2**40)),
-    "overflowing shape with a zero": raw_npy("'<f4'", (0, 2**62, 2**62)),
     "negative shape": raw_npy("'<f4'", (-1,)),
-    "too many axes": raw_npy("'<f4'", (1,) * 20, bytes(4)),
     "too little data": npy(np.arange(9.0))[:-8],
-    "too much data": npy(np.arange(9.0)) + b"x",
     "no signature": b"PICKLEPICKLE",
-    "empty": b"",
     "unknown version": b"\x93NUMPY\x09\x00" + bytes(100),
     "huge header length": b"\x93NUMPY\x02\x00" + struct.pack("<I", 2_000_000_000),
-    "header cut in its length": b"\x93NUMPY\x02\x00\x01",
-    "header cut short": npy(np.arange(3))[:40],
     "header that is code": raw_npy("__import__('os')", (1,)),
-    "header of brackets": raw_npy("(" * 4000, (1,)),
     "header without keys": b"\x93NUMPY\x01\x00\x03\x00{}\n",
-    "shape of floats": raw_npy("'<f4'", (1.0,), bytes(4)),
     "code points beyond Unicode": raw_npy("'<U1'", (1,), b"\xff\xff\xff\x7f"),
-    "surrogates": raw_npy("'<U1'", (1,), b"\x00\xd8\x00\x00"),
-    "big-endian code points beyond Unicode": raw_npy("'>U1'", (1,), b"\x7f\xff\xff\xff"),
     "booleans of two": raw_npy("'|b1'", (1,), b"\x02"),
 }
 
@@ -78,22 +60,7 @@ def test_a_hostile_array_is_refused_with_the_path(tmp_path, what):
         read_npy(tmp_path / "bad.npy")
 
 
-def test_object_array_does_not_run_its_payload(tmp_path):
-    flag = tmp_path / "ran"
-
-    class Payload:
-        def __reduce__(self):
-            return (Path.touch, (flag,))
-
-    data = npy(np.array([Payload()], dtype=object), allow_pickle=True)
-    with pytest.raises(TaskFileError):
-        read_npz(make_zip(tmp_path / "p.npz", [("x.npy", data)]))
-    assert not flag.exists()
-
-
-@pytest.mark.parametrize(
-    "name", ["../x.npy", "a/x.npy", "/x.npy", "a\\x.npy", "C:x.npy", "x.pkl", "x", ".npy", "x.npy.exe"]
-)
+@pytest.mark.parametrize("name", ["../x.npy", "/x.npy", "a\\x.npy", "C:x.npy", "x.pkl", ".npy"])
 def test_a_member_with_a_path_or_another_ending_is_refused(tmp_path, name):
     with pytest.raises(TaskFileError):
         read_npz(make_zip(tmp_path / "a.npz", [("y.npy", npy(np.eye(2))), (name, npy(np.eye(2)))]))
@@ -113,38 +80,15 @@ def twice(path):
         return make_zip(path, [("x.npy", npy(np.eye(2))), ("x.npy", npy(np.eye(3)))])
 
 
-def bzip2(path):
-    return make_zip(path, [("x.npy", npy(np.eye(2)))], zipfile.ZIP_BZIP2)
-
-
 def encrypted(path):
     return edited(write_npz(path, {"x": np.eye(2)}), 8, b"\x01")
-
-
-def wrong_checksum(path):
-    return edited(write_npz(path, {"x": np.zeros(64)}, compress=True), 16, b"\x01\x02\x03\x04")
 
 
 def sizes_beyond_the_file(path):
     return edited(write_npz(path, {"x": np.zeros(4)}), 20, struct.pack("<II", 10**9, 10**9))
 
 
-def zip64_directory_of_ten_gigabytes(path):
-    data = write_npz(path, {"x": np.zeros(1)}).read_bytes()
-    at = data.rindex(b"PK\x05\x06")
-    record = b"PK\x06\x06" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, 10**7, 10**7, 10**10, 0)
-    locator = b"PK\x06\x07" + struct.pack("<IQI", 0, at, 1)
-    path.write_bytes(data[:at] + record + locator + data[at:])
-    return path
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        *(twice, bzip2, encrypted, wrong_checksum, sizes_beyond_the_file),
-        zip64_directory_of_ten_gigabytes,
-    ],
-)
+@pytest.mark.parametrize("make", [twice, encrypted, sizes_beyond_the_file])
 def test_a_hostile_archive_is_refused(tmp_path, make):
     with pytest.raises(TaskFileError, match=r"a.npz"):
         read_npz(make(tmp_path / "a.npz"))
@@ -158,29 +102,6 @@ def test_limits_hold(tmp_path, limit):
         read_npz(path, limits=Limits(**limit))
 
 
-def test_a_file_cut_anywhere_is_refused(tmp_path):
-    whole = write_npz(tmp_path / "w.npz", {"x": np.eye(4), "y": np.arange(4)}).read_bytes()
-    path = tmp_path / "cut.npz"
-    for length in range(0, len(whole), 16):
-        path.write_bytes(whole[:length])
-        with pytest.raises(TaskFileError):
-            read_npz(path)
-
-
-@settings(max_examples=40, deadline=None)
-@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_a_flipped_bit_gives_the_same_arrays_or_a_refusal(place, bit):
-    arrays = {"x": np.arange(12.0).reshape(3, 4), "name": np.array(["é", "b"])}
-    with tempfile.TemporaryDirectory() as folder:
-        path = write_npz(Path(folder) / "flip.npz", arrays, compress=True)
-        data = bytearray(path.read_bytes())
-        data[int(place * len(data))] ^= 1 << bit
-        path.write_bytes(data)
-        with contextlib.suppress(TaskFileError):
-            back = read_npz(path)  # a flip in a date or in a name leaves the data whole
-            assert all(any(np.array_equal(a, b) for b in back.values()) for a in arrays.values())
-
-
 def test_a_long_header_is_refused_before_it_is_read():
     class Counted(io.BytesIO):
         def read(self, size=-1):
@@ -190,23 +111,6 @@ def test_a_long_header_is_refused_before_it_is_read():
     header = b"\x93NUMPY\x02\x00" + struct.pack("<I", 10**6) + b" " * 10**6
     with pytest.raises(TaskFileError, match="10000"):
         read_header("x", Counted(header), Limits())
-
-
-def test_a_bomb_is_refused_without_memory(tmp_path, tracemalloc_peak):
-    zeros = bytes(2**20)
-    with (
-        zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive,
-        archive.open("x.npy", "w") as member,
-    ):
-        member.write(raw_npy("'<f4'", (2**24 + 2**22,)))
-        for _ in range(80):
-            member.write(zeros)
-
-    def refused():
-        with pytest.raises(TaskFileError):
-            read_npz(tmp_path / "a.npz")
-
-    assert tracemalloc_peak(refused)[1] < 2**22
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "u8", "?", "U5"])
@@ -240,7 +144,6 @@ def test_written_arrays_read_back_bit_for_bit(tmp_path, compress):
     arrays = {
         "größe": rng.standard_normal((50, 3)).astype(np.float16),
         "n": np.array([np.nan, -0.0]),
-        "empty": np.empty((0, 4)),
         "scalar": np.array(3),
         "text": np.array("grüße 鳥 🐦"),
         "labels": np.zeros(10**5, dtype=np.int8),  # these compress well, and are no bomb

@@ -47,18 +47,6 @@ def write(tmp_path, data):
     return file
 
 
-def test_names_are_filled_into_templates(tmp_path):
-    data = good() | {
-        "classes": ["cat", "dog"],
-        "templates": ["a photo of a {}.", "a {}"],
-        "counterfactual": [],
-    }
-    data["sensitive"] = {"place": {"home": {"names": ["home", "flat"], "templates": ["at {}"]}}}
-    prompts = load_prompts(write(tmp_path, data))
-    assert prompts.class_prompts() == (("a photo of a cat.", "a cat"), ("a photo of a dog.", "a dog"))
-    assert prompts.sensitive_prompts("place") == (("at home", "at flat"),)
-
-
 def test_toml_says_the_same_as_json(tmp_path):
     file = tmp_path / "pets.toml"
     file.write_text(
@@ -217,55 +205,32 @@ def of_class(value):
 
 def counterfactual(**parts):
     one = {"class": "cat", "sensitive": {"place": "home"}, "prompt": "x"} | parts
-    return good() | {"counterfactual": [{key: part for key, part in one.items() if part is not None}]}
+    return good() | {"counterfactual": [one]}
 
 
 @pytest.mark.parametrize(
     ("data", "fact"),
     [
         ({}, "neither"),
-        ([1], "object"),
         ("{", "JSON"),
-        ("[" * 100_000, "JSON"),
         ('{"version": 1, "version": 2}', "twice"),
-        ('{"version": NaN}', "NaN"),
         (good() | {"clases": {}}, "'classes'"),
         (good() | {"version": True}, "version"),
         (good() | {"source": {"kind": "ours"}}, "citation"),
         (good() | {"classes": {"cat": ["a cat"]}, "counterfactual": []}, "cat"),
-        (good() | {"classes": "cat"}, "str"),
         (good() | {"classes": ["cat", "dog"]}, "names"),
-        (good() | {"templates": ["a photo"]}, "{}"),
         (good() | {"templates": ["{} {}"]}, "got 2"),
-        (good() | {"sensitive": {"place": {}}, "counterfactual": []}, "value"),
-        (good() | {"pairs": [["cat", "cat"]]}, "different"),
         (good() | {"pairs": [["cat", "cow"]]}, "'cow'"),
         (good() | {"harmful": [["a", "b", "c"]]}, "harmful"),
-        (good() | {"helpful": [["a", 1]]}, "helpful"),
-        (good() | {"queries": {"a": "nest"}}, "queries"),
         (good() | {"queries": ["a nest", "a nest"]}, "'a nest'"),
         (good() | {"queries": ["a {} nest"]}, "template"),
         (of_class([]), "classes.cat"),
         (of_class([" "]), "text"),
-        (of_class([3]), "got 3"),
         (of_class(["a\ncat"]), "line"),
-        (of_class(["\ud800"]), "printable"),
-        (of_class(["x" * 2001]), "2000"),
         (of_class(["a {}"]), "template"),
-        (of_class(["a", "a"]), "'a'"),
         (of_class(["a dog"]), "'a dog'"),
         (counterfactual(sensitive={"place": "hom"}), "'home'"),
-        (counterfactual(sensitive={"sex": "male"}), "attribute"),
-        (counterfactual(sensitive={}), "attribute"),
         (counterfactual(**{"class": "cow"}), "'cow'"),
-        (counterfactual(prompt=None), "prompt"),
-        (
-            of_class(
-                {"names": [str(i) for i in range(1000)], "templates": [f"{i} {{}}" for i in range(1000)]}
-            ),
-            "1,000,000",
-        ),
-        (" " * (4 * 1024**2 + 1), "4,194,304"),
     ],
 )
 def test_a_bad_file_is_refused(tmp_path, data, fact):
@@ -309,21 +274,6 @@ def test_prompts_kept_apart_are_one_array_per_class_and_opposite_ones_have_no_av
 
 
 @pytest.mark.parametrize(
-    "classes",
-    [
-        {"cat": ["a cat", "one cat"], "dog": {"names": ["dog"]}},
-        {"cat": {"names": ["cat"]}, "dog": {"names": ["dog"], "templates": ["my {}", "your {}"]}},
-        {"cat": {"names": ["cat"]}, "dog": ["the dog", "the cat too"]},
-    ],
-)
-def test_prompts_that_are_no_common_templates_are_no_wordings(tmp_path, classes):
-    data = good() | {"templates": ["the {}", "this {}"], "classes": classes}
-    prompts = load_prompts(write(tmp_path, data))
-    assert prompts.class_prompts_by_template() == ()
-    assert encode_prompts(prompts, Encoder(), average=True).variants is None
-
-
-@pytest.mark.parametrize(
     ("rows", "error"),
     [
         (np.ones((1, 4)), ShapeError),
@@ -342,14 +292,10 @@ def test_an_encoder_that_returns_nonsense_is_refused(tmp_path, rows, error):
     ("content", "fact"),
     [
         (b"", "got 0"),
-        (b"a photo\n", "{}"),
         (b"{} {}\n", "got 2"),
         (b"a {}\na {}\n", "twice"),
-        (b"\xff\xfe{}", "UTF-8"),
         (b"a \x00{}", "printable"),
         (b"".join(b"%d {}\n" % i for i in range(1001)), "1001"),
-        (b"{}" + b"a" * 2000, "2000"),
-        (b"{}\n" * 400_000, "1,048,576"),
     ],
 )
 def test_bad_templates_are_refused(tmp_path, content, fact):

@@ -2,6 +2,7 @@
 
 import io
 import struct
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -96,67 +97,6 @@ def test_a_file_that_changes_after_it_was_opened_is_an_error(storage):
         store[:]
 
 
-GOOD = npy(ROWS)
-
-
-@pytest.mark.parametrize(
-    ("name", "bad"),
-    [
-        ("x.npy", GOOD[:-1]),
-        ("x.npy", GOOD + b"0"),
-        ("x.npy", GOOD[:20]),
-        ("x.npy", b""),
-        ("x.npy", GOOD.replace(b"(30, 4), }" + 8 * b" ", b"(3000000000, 4), }")),
-        ("x.npy", GOOD[:6] + b"\x02\x00" + struct.pack("<I", 2**31) + GOOD[10:]),
-        ("x.npy", npy(np.array([{}], dtype=object))),
-        ("x.npy", npy(np.asfortranarray(ROWS))),
-        ("x.npy", npy(ROWS.astype(int))),
-        ("x.npy", npy(ROWS[0])),
-        ("x.parquet", b"PAR1" + b"\xff" * 40 + b"PAR1"),
-        ("x.npz", b""),
-        ("own/store.json", b"{}"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_before_memory_is_allocated(storage, name, bad):
-    storage.pipe(f"/bucket/{name}", bad)
-    with pytest.raises(StoreError, match=name.split("/")[0]):
-        open_store(f"memory://bucket/{name}".removesuffix("/store.json"))
-
-
-def test_urls_of_nothing_are_refused(storage):
-    storage.mkdir("/bucket/empty")
-    for url in (
-        "memory://bucket/nothing",
-        "memory://bucket/empty",
-        "nowhere://bucket",
-        "file://folder/x.npy",
-    ):
-        with pytest.raises(StoreError):
-            open_store(url)
-
-
-def test_any_exception_of_a_file_system_names_the_url(storage, monkeypatch):
-    class CredentialsError(Exception):
-        pass
-
-    def fail(*_, **__):
-        raise CredentialsError("unable to locate credentials")
-
-    storage.pipe("/bucket/x.npy", npy(ROWS))
-    monkeypatch.setattr(type(storage), "info", fail)
-    with pytest.raises(StoreError, match=r"memory://bucket/x\.npy: .*CredentialsError: unable to locate"):
-        open_store("memory://bucket/x.npy")
-
-
-def test_a_missing_library_is_named(monkeypatch):
-    def fail(name):
-        raise ImportError("Install s3fs to access S3")
-
-    monkeypatch.setattr(fsspec.core, "url_to_fs", fail)
-    with pytest.raises(MissingExtraError, match="s3fs"):
-        open_store("s3://bucket/x.npy")
-
-
 def test_a_file_url_and_a_path_are_local(tmp_path, monkeypatch):
     np.savez(tmp_path / "x y.npz", embeddings=ROWS)
     assert_array_equal(open_store(f"file://{tmp_path}/x%20y.npz")[:], ROWS)
@@ -182,3 +122,39 @@ def test_a_store_by_url_is_checked_fitted_and_mitigated_to_a_local_file(storage,
     with pytest.raises(OutputError):
         mitigate_store(fairer, url, "memory://bucket/out.npy")
     assert run("apply", tmp_path / "model", url, "-o", "memory://bucket/out.npy")[0] == 2
+
+
+GOOD = npy(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("x.npy", GOOD[:-1]),
+        ("x.npy", GOOD + b"0"),
+        ("x.npy", GOOD.replace(b"(30, 4), }" + 8 * b" ", b"(3000000000, 4), }")),
+        ("x.npy", GOOD[:6] + b"\x02\x00" + struct.pack("<I", 2**31) + GOOD[10:]),
+        ("x.npy", npy(np.array([{}], dtype=object))),
+        ("x.npy", npy(np.asfortranarray(ROWS))),
+        ("x.npy", npy(ROWS.astype(int))),
+        ("x.parquet", b"PAR1" + b"\xff" * 40 + b"PAR1"),
+        ("x.npz", b""),
+    ],
+)
+def test_what_cannot_be_read_is_refused_before_memory_is_allocated(storage, name, bad):
+    storage.pipe(f"/bucket/{name}", bad)
+    with pytest.raises(StoreError, match=name):
+        open_store(f"memory://bucket/{name}")
+
+
+def test_urls_of_nothing_and_errors_of_the_storage_name_the_url(storage, monkeypatch):
+    for url in ("memory://bucket/nothing", "nowhere://bucket", "file://folder/x.npy"):
+        with pytest.raises(StoreError, match=url):
+            open_store(url)
+    for error, ours in (
+        (PermissionError("credentials"), StoreError),
+        (ImportError("s3fs"), MissingExtraError),
+    ):
+        monkeypatch.setattr(fsspec.core, "url_to_fs", Mock(side_effect=error))
+        with pytest.raises(ours, match=str(error)):
+            open_store("s3://bucket/x.npy")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import json
 
 import numpy as np
@@ -10,8 +9,8 @@ from safetensors.numpy import save_file
 from fairerclip import FairerCLIP
 from fairerclip.data.provenance import Provenance, check_same_model
 from fairerclip.data.stores import EmbeddingStore, open_store
-from fairerclip.errors import FairerClipError, ProvenanceError, ShapeError, StoreError
-from small_models import FIXED
+from fairerclip.errors import ProvenanceError, ShapeError, StoreError
+from small_models import small
 
 MADE = Provenance("ViT-B-32", "openai", "resize 224", "open_clip 3.3.0", True, 8)
 
@@ -126,15 +125,6 @@ def test_shards_are_laid_end_to_end_in_natural_order(tmp_path):
     np.testing.assert_array_equal(np.concatenate([block for _, block in seen]), X)
 
 
-def test_rows_that_do_not_exist_are_refused():
-    store = EmbeddingStore.from_array(unit())
-    for rows in ([50], [-51], 3, [[1]], [0.5]):
-        with pytest.raises(ShapeError):
-            store[rows]
-    assert store[[]].shape == (0, 8)
-    assert store[60:].shape == (0, 8)
-
-
 def test_a_fit_on_a_store_equals_a_fit_on_the_array(tmp_path, embeddings):
     data = embeddings(n=300)
     X = data.X.astype(np.float32)
@@ -184,155 +174,91 @@ def test_safetensors_gives_the_only_matrix_or_the_named_one(tmp_path, dtype):
     assert open_store(tmp_path / "y.safetensors", key="b").shape == (20, 3)
 
 
-def tensor(shape=(2, 2), offsets=(0, 16), dtype="F32"):
-    return {"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}}
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        *(tensor((2, 3)), tensor((2, 1), (0, 8)), tensor(offsets=(16, 32)), tensor((2**62, 2**62))),
-        *(tensor(dtype="F4"), tensor((2, -2)), [1], "[" * 100_000, "\udcff\udcfe{}"),
-        json.dumps(tensor())[:-1] + ", " + json.dumps(tensor())[1:],
-    ],
-)
-def test_safetensors_with_a_false_header_is_refused(tmp_path, header):
-    raw = (header if isinstance(header, str) else json.dumps(header)).encode(errors="surrogateescape")
-    (tmp_path / "x.safetensors").write_bytes(len(raw).to_bytes(8, "little") + raw + b"\0" * 16)
-    with pytest.raises(StoreError, match=r"x.safetensors"):
-        open_store(tmp_path / "x.safetensors")
-
-
-def test_truncated_files_are_refused_with_their_path(tmp_path):
-    X = unit()
-    np.save(tmp_path / "a.npy", X)
-    np.savez(tmp_path / "b.npz", X=X)
-    save_file({"X": X}, tmp_path / "c.safetensors")
-    write_parquet(tmp_path / "d.parquet", embedding=lists(X))
-    for file in list(tmp_path.iterdir()):
-        whole = file.read_bytes()
-        for length in (0, 5, 60, len(whole) // 2, len(whole) - 1):
-            file.write_bytes(whole[:length])
-            with pytest.raises(StoreError, match=file.name):
-                open_store(file)
-
-
-def test_random_damage_raises_our_errors_only(tmp_path):
-    X = unit(6, 4)
-    np.savez(tmp_path / "b.npz", X=X, ids=np.array(list("abcdef")))
-    save_file({"X": X}, tmp_path / "c.safetensors")
-    rng = np.random.default_rng(0)
-    for file in list(tmp_path.iterdir()):
-        whole = file.read_bytes()
-        for _ in range(60):
-            raw = bytearray(whole)
-            raw[rng.integers(len(raw))] = rng.integers(256)
-            file.write_bytes(raw)
-            with contextlib.suppress(FairerClipError):
-                store = open_store(file)
-                assert store[:].shape[1] == store.shape[1]
-                _ = store.ids
-
-
-@pytest.mark.parametrize(
-    ("columns", "fact"),
-    [
-        ({"embedding": [[1.0, 2.0], [1.0]]}, "row 1"),
-        ({"embedding": [[1.0, None]]}, "null"),
-        ({"label": [1, 2]}, "label"),
-    ],
-)
-def test_parquet_without_a_matrix_is_refused(tmp_path, columns, fact):
-    write_parquet(tmp_path / "a.parquet", **columns)
-    with pytest.raises(StoreError, match=fact):
-        open_store(tmp_path / "a.parquet")
-
-
-def test_clip_retrieval_with_partitions_that_do_not_fit_is_refused(tmp_path):
-    (tmp_path / "a").mkdir()
-    clip_retrieval(tmp_path / "a", [3, 3], 1, unit(6), metadata_counts=[3, 5])
-    with pytest.raises(StoreError, match=r"metadata_1.parquet"):
-        open_store(tmp_path / "a")
-    (tmp_path / "b").mkdir()
-    clip_retrieval(tmp_path / "b", [3, 3], 1, unit(6))
-    twice = tmp_path / "b" / "img_emb" / "img_emb_01.npy"
-    np.save(twice, unit(3))
-    with pytest.raises(StoreError, match="partition 1"):
-        open_store(tmp_path / "b")
-    twice.unlink()
-    (tmp_path / "b" / "metadata" / "metadata_1.parquet").unlink()
-    with pytest.raises(StoreError, match="partition 1"):
-        open_store(tmp_path / "b")
-
-
-@pytest.mark.parametrize(
-    "array",
-    [
-        *(np.arange(6).reshape(2, 3), np.ones(3), np.ones((0, 3)), np.ones((2, 2), dtype=complex)),
-        np.array([[{}]]),
-    ],
-    ids=["integers", "flat", "empty", "complex", "objects"],
-)
-def test_an_array_that_is_no_matrix_of_rows_is_refused(tmp_path, array):
-    np.save(tmp_path / "x.npy", array, allow_pickle=True)
-    with pytest.raises(StoreError, match=r"x\.npy"):
-        open_store(tmp_path / "x.npy")
-
-
-def test_files_and_folders_that_are_no_store_are_refused(tmp_path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "x.pt").write_bytes(b"")
-    for name in ("x.pt", "empty", "absent.npy", "a\0b"):
-        with pytest.raises(StoreError):
-            open_store(tmp_path / name)
-    np.save(tmp_path / "empty" / "0.npy", unit(3))
-    np.save(tmp_path / "empty" / "1.npy", unit(3, 5))
-    with pytest.raises(StoreError, match=r"1.npy"):
-        open_store(tmp_path / "empty")
-    np.savez(tmp_path / "empty" / "1.npz", unit(3))
-    (tmp_path / "empty" / "1.npy").unlink()
-    with pytest.raises(StoreError, match="kind"):
-        open_store(tmp_path / "empty")
-    with pytest.raises(StoreError, match="50"):
-        _ = EmbeddingStore.from_array(unit(), ids=["a"]).ids
-
-
-# Labels and weights only; a choice of parameters also keeps probabilities, keys and the rows of each fold.
 @pytest.mark.slow
-@pytest.mark.parametrize(("parameters", "share"), [(FIXED, 0.3), ({}, 0.6)], ids=["fixed", "automatic"])
 def test_the_memory_of_a_fit_on_a_store_does_not_grow_with_the_embeddings(
-    tmp_path, monkeypatch, tracemalloc_peak, parameters, share
+    tmp_path, monkeypatch, tracemalloc_peak
 ):
     monkeypatch.setattr("fairerclip.solver.rows.cache_budget", lambda *_, **__: 0)
     monkeypatch.setattr("fairerclip.model.fit_data.FEATURE_FIT_ROWS", 2000)
     rng, p, peaks = np.random.default_rng(0), 256, []
-    for n in (10_000, 20_000):
+    for n in (15_000, 30_000):
         y, s = rng.integers(2, size=(2, n))
         X = rng.normal(size=(n, p)).astype(np.float16)
         X[:, 0] += y
         np.save(tmp_path / f"{n}.npy", X)
-        store = open_store(tmp_path / f"{n}.npy")
-        model = FairerCLIP(**parameters, n_features=32, random_state=0, max_iter=2)
+        store, model = open_store(tmp_path / f"{n}.npy"), small(n_features=32, max_iter=2)
         _, peak = tracemalloc_peak(
             lambda store=store, model=model, y=y, s=s: model.fit(store, y, sensitive_features=s).transform(
                 store
             )
         )
         peaks.append(peak)
-    assert peaks[1] - peaks[0] < share * 10_000 * p * 4
+    assert peaks[1] - peaks[0] < 0.3 * 15_000 * p * 4  # labels and weights only
 
 
-def test_provenance_round_trips_and_refuses_what_it_does_not_know():
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda file: np.save(file.with_suffix(".npy"), np.arange(6).reshape(2, 3)),
+        lambda file: np.save(file.with_suffix(".npy"), np.ones(3)),
+        lambda file: np.save(file.with_suffix(".npy"), np.ones((0, 3))),
+        lambda file: write_parquet(file.with_suffix(".parquet"), embedding=[[1.0, 2.0], [1.0]]),
+        lambda file: write_parquet(file.with_suffix(".parquet"), embedding=[[1.0, None]]),
+        lambda file: write_parquet(file.with_suffix(".parquet"), label=[1, 2]),
+        lambda file: save_file({"x": np.ones(3)}, file.with_suffix(".safetensors")),
+        lambda file: file.with_suffix(".pt").touch(),
+        lambda file: None,
+    ],
+)
+def test_a_file_without_a_matrix_of_rows_is_refused(tmp_path, make):
+    make(tmp_path / "x")
+    file = next(tmp_path.iterdir(), tmp_path / "x.npy")
+    with pytest.raises(StoreError, match=file.name):
+        open_store(file)
+
+
+def test_folders_of_two_widths_or_kinds_are_refused(tmp_path):
+    for name, width in (("0.npy", 8), ("1.npy", 5)):
+        np.save(tmp_path / name, unit(3, width))
+    with pytest.raises(StoreError, match=r"1.npy"):
+        open_store(tmp_path)
+    (tmp_path / "1.npy").unlink()
+    np.savez(tmp_path / "1.npz", unit(3))
+    with pytest.raises(StoreError, match="kind"):
+        open_store(tmp_path)
+
+
+def test_clip_retrieval_with_partitions_that_do_not_fit_is_refused(tmp_path):
+    def twice(folder):
+        np.save(folder / "img_emb" / "img_emb_01.npy", unit(3))
+
+    def without(folder):
+        (folder / "metadata" / "metadata_1.parquet").unlink()
+
+    for change, counts in ((twice, [3, 3]), (without, [3, 3]), (lambda folder: None, [3, 5])):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        clip_retrieval(folder, [3, 3], 1, unit(6), metadata_counts=counts)
+        change(folder)
+        with pytest.raises(StoreError, match="1"):
+            open_store(folder)
+
+
+def test_rows_and_ids_that_do_not_exist_are_refused():
+    store = EmbeddingStore.from_array(unit())
+    for rows in ([50], [-51], 3, [[1]], [0.5]):
+        with pytest.raises(ShapeError):
+            store[rows]
+    assert store[60:].shape == store[[]].shape == (0, 8)
+    with pytest.raises(StoreError):
+        _ = EmbeddingStore.from_array(unit(), ids=["a"]).ids
+
+
+def test_provenance_round_trips_and_different_models_are_refused():
     assert Provenance.from_dict(json.loads(json.dumps(MADE.to_dict()))) == MADE
     for change in ({"extra": 1}, {"width": True}, {"model": 3}, {"normalised": 1}):
         with pytest.raises(ProvenanceError, match=next(iter(change))):
             Provenance.from_dict(MADE.to_dict() | change)
-    for bad in ({k: v for k, v in MADE.to_dict().items() if k != "width"}, []):
-        with pytest.raises(ProvenanceError):
-            Provenance.from_dict(bad)
-
-
-def test_different_models_are_refused_and_unknown_ones_pass():
     other = Provenance("ViT-L-14", "openai", "resize 224", "open_clip 3.3.0", True, 768)
     with pytest.raises(ProvenanceError, match="ViT-L-14"):
         check_same_model(MADE, other)

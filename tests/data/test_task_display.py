@@ -25,21 +25,6 @@ def task():
     )
 
 
-def test_the_head_has_names_of_the_first_rows_of_each_split(task):
-    head = task.head(2)
-    assert head.columns == ("split", "row", "class", "sex")
-    assert head.rows == (
-        ("train", "a.jpg", "cat", "female"),
-        ("train", "b.jpg", "dog", "male"),
-        ("test", "0", "dog", "–"),
-        ("test", "1", "cat", "–"),
-    )
-    assert task.head(9).rows[3] == ("train", "d.jpg", "?", "female")
-    assert len(task.head(9).rows) == 7
-    assert repr(head).splitlines()[1] == "train  a.jpg  cat    female"
-    assert tables(shown(head)) == [[list(head.columns), *map(list, head.rows)]]
-
-
 def test_hostile_names_are_text(task):
     sex = Sensitive(HOSTILE, (HOSTILE, "b"), ("a woman", HOSTILE))
     splits = {
