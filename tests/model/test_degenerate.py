@@ -34,7 +34,6 @@ from fairerclip.errors import (
     ZeroRowError,
     ZeroRowWarning,
 )
-from fairerclip.model.cross_validation import FoldedFits
 from paper import PAPER
 from small_models import AUTO, FIXED, small
 
@@ -286,17 +285,6 @@ def test_pseudo_labels_that_go_round_in_circles(embeddings, monkeypatch):
         fit(e, {"refine": True}, y=None)
 
 
-def test_a_class_that_refinement_empties(embeddings, monkeypatch):
-    e = embeddings()
-    monkeypatch.setattr(
-        "fairerclip.solver.alternation.Round.predict", lambda self: np.zeros(240, dtype=np.int64)
-    )
-    with pytest.raises((NoSolutionError, TextCollapseError)):
-        fit(e, {"refine": True}, y=None)
-    with pytest.warns(VanishedLabelWarning):
-        fit(e, {"refine": True, "max_iter": 1}, y=None)
-
-
 # Few and strange rows -------------------------------------------------------------------------------
 
 
@@ -339,13 +327,6 @@ def test_identical_rows_are_never_silent(embeddings, kernel):
             fit(e, {"kernel": kernel}, X=np.repeat(e.X[:1], 240, axis=0))
 
 
-def test_constant_columns_change_nothing(embeddings):
-    e = embeddings()
-    wide = np.hstack([e.X, np.full((240, 3), 0.5)])
-    m, plain = (fit(e, {"kernel": "exact"}, X=X, text=None) for X in (wide, e.X))
-    assert_allclose(m.decision_function(wide), plain.decision_function(e.X), atol=1e-5)
-
-
 def test_one_column():
     X = np.r_[np.linspace(1, 2, 30), np.linspace(4, 5, 30)][:, None]
     y, s = np.repeat([0, 1], 30), np.arange(60) % 2
@@ -362,17 +343,6 @@ def test_a_class_of_duplicates_cannot_be_cross_validated_but_fitted(embeddings, 
     auto, fixed = (fit(e, choice, text=e.text if prompted else None) for choice in (AUTO, FIXED))
     assert "kept" in auto.diagnostics_["automatic"]
     assert_array_equal(auto.scores(e.X), fixed.scores(e.X))
-
-
-def test_a_fold_that_cannot_be_fitted_does_not_stop_a_fit_that_can(embeddings, monkeypatch):
-    def fail(*given):
-        raise NotDefiniteError("the rows of a fold")
-
-    monkeypatch.setattr(FoldedFits, "prepare", fail)
-    e = embeddings()
-    auto, fixed = fit(e, AUTO), fit(e, FIXED)
-    assert "kept" in auto.diagnostics_["automatic"]
-    assert_allclose(auto.scores(e.X), fixed.scores(e.X), atol=1e-8)
 
 
 def test_the_weight_of_guesses_has_no_effect_where_all_labels_are_guesses(embeddings):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -63,16 +62,6 @@ def test_a_check_of_scikit_learn(estimator, check):
 
 
 # Manners --------------------------------------------------------------------------------------------
-
-
-def test_a_clone_has_the_parameters_and_not_the_fit(embeddings):
-    e = embeddings()
-    m = small(tau=0.3, class_weight={0: 0.5, 1: 2.0}).fit(e.X, e.y, sensitive_features=e.s)
-    copy = clone(m)
-    assert copy.get_params() == m.get_params()
-    assert not hasattr(copy, "components_")
-    copy.fit(e.X, e.y, sensitive_features=e.s)
-    assert_array_equal(copy.components_, m.components_)
 
 
 def test_fit_changes_no_parameter_and_no_input(embeddings):
@@ -140,15 +129,3 @@ def test_a_pickle_predicts_alike_and_holds_no_training_data(embeddings):
     with pytest.raises(StateError):
         back.path([0.5])
     m.path([0.5])  # the one that was pickled still holds it
-
-
-def test_set_output_is_honoured(embeddings):
-    e = embeddings(n_classes=3)
-    m = small().fit(e.X, e.y, sensitive_features=e.s)
-    assert m.get_feature_names_out().tolist() == ["fairerclip0", "fairerclip1"]
-    assert isinstance(m.set_output(transform="default").transform(e.X), np.ndarray)
-    pytest.importorskip("pandas")
-    plain = m.decision_function(e.X)
-    frame = m.set_output(transform="pandas").transform(e.X)
-    assert frame.columns.tolist() == ["fairerclip0", "fairerclip1"]
-    assert_array_equal(m.decision_function(e.X), plain)

@@ -207,15 +207,6 @@ def test_the_table_equals_naive_loops(embeddings, n_classes, n_sensitive):
         assert path.best(by).tau == table[path.best_index(by)]["tau"]
 
 
-def test_rows_without_a_label_are_left_out(embeddings):
-    e = embeddings(n=300)
-    path = labelled(e).path([0.3])
-    y, s = e.y.astype(object), e.s.astype(object)
-    y[::3], s[1::3] = None, np.nan
-    rest = slice(2, None, 3)
-    assert path.evaluate(e.X, y, s) == path.evaluate(e.X[rest], e.y[rest], e.s[rest])
-
-
 def test_eod_is_none_where_the_positive_class_has_one_group_only(embeddings):
     e = embeddings(n=300)
     path = labelled(e).path([0.3])
