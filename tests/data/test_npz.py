@@ -88,7 +88,16 @@ def sizes_beyond_the_file(path):
     return edited(write_npz(path, {"x": np.zeros(4)}), 20, struct.pack("<II", 10**9, 10**9))
 
 
-@pytest.mark.parametrize("make", [twice, encrypted, sizes_beyond_the_file])
+def zip64_directory_of_ten_gigabytes(path):
+    data = write_npz(path, {"x": np.zeros(1)}).read_bytes()
+    at = data.rindex(b"PK\x05\x06")
+    record = b"PK\x06\x06" + struct.pack("<QHHIIQQQQ", 44, 45, 45, 0, 0, 10**7, 10**7, 10**10, 0)
+    locator = b"PK\x06\x07" + struct.pack("<IQI", 0, at, 1)
+    path.write_bytes(data[:at] + record + locator + data[at:])
+    return path
+
+
+@pytest.mark.parametrize("make", [twice, encrypted, sizes_beyond_the_file, zip64_directory_of_ten_gigabytes])
 def test_a_hostile_archive_is_refused(tmp_path, make):
     with pytest.raises(TaskFileError, match=r"a.npz"):
         read_npz(make(tmp_path / "a.npz"))

@@ -236,3 +236,18 @@ def test_a_manifest_that_is_not_ours_is_refused(tmp_path, change):
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(StoreError, match=r"store.json"):
         open_store(tmp_path / "s")
+
+
+def test_half_written_files_are_removed_and_do_not_count(tmp_path):
+    with writer(tmp_path / "s") as out:
+        out.append(list("abc"), rows(0, 1, 2))
+    (tmp_path / "s" / "shards" / "00001.ids.txt").write_text('"d"\n"e"\n')
+    with (tmp_path / "s" / "skipped.jsonl").open("ab") as handle:
+        handle.write(b'{"id": "x", "reason": "y"}\n{"id": "cut')
+    with writer(tmp_path / "s") as out:
+        assert out.done == {*"abc", "x"}
+        out.append(list("de"), rows(3, 4))
+        out.skip("cut", "again")
+        out.finish()
+    assert open_store(tmp_path / "s").ids.tolist() == list("abcde")
+    assert [name for name, _ in read_skipped(tmp_path / "s")] == ["x", "cut"]
