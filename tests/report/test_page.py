@@ -9,15 +9,14 @@ from html.parser import HTMLParser
 
 import pytest
 import sample
-from forms import render_page, squeezed
+from forms import render_markdown, render_page, squeezed, terminal
 
 from fairerclip._util.numbers import interval, measured, number, percent, points, setting, shown, signed
-from fairerclip.auditing.results import check_results
 from fairerclip.errors import ResultsFileError
 from fairerclip.metrics.names import FIGURES
 
 VOID = {"meta", "link", "input", "br", "img", "hr"}
-VARIANTS = ["two_class", "seven_class", "retrieval_only", "minimal", "before_only", "with_queries", "hostile"]
+MADE = {**sample.VARIANTS, "hostile": sample.hostile}
 
 
 class Reader(HTMLParser):
@@ -63,23 +62,20 @@ class Reader(HTMLParser):
         return squeezed(self.one("section", id=name)[1])
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_variant_is_a_well_formed_document_with_headings_in_order(variant):
-    page = Reader(render_page(getattr(sample, variant)()))
+@pytest.mark.parametrize("variant", MADE)
+def test_every_variant_is_a_well_formed_document_without_handlers_styles_or_addresses_outside(variant):
+    page = Reader(render_page(MADE[variant]()))
     levels = [int(tag[1]) for tag, _, _ in page.elements if re.fullmatch("h[1-6]", tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
+    assert (levels[0], levels.count(1)) == (1, 1)
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
     ids = [a["id"] for _, a, _ in page.elements if "id" in a]
     assert len(ids) == len(set(ids))
-    targets = [a["href"][1:] for a, _ in page.all("a")]
-    assert set(targets) <= set(ids)
-
-
-@pytest.mark.parametrize("variant", sorted(set(VARIANTS) - {"hostile"}))
-def test_the_samples_keep_the_contract(variant):
-    results = getattr(sample, variant)()
-    assert json.loads(check_results(results, exact=True).model_dump_json(by_alias=True)) == results
+    assert {a["href"][1:] for a, _ in page.all("a")} <= set(ids)
+    for tag, attributes, _ in page.elements:
+        assert tag not in {"img", "iframe", "object", "embed", "base", "form"}
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], tag
+        for name in ("src", "href", "action"):
+            assert re.match(r"#|data:,$", attributes.get(name) or "#")
 
 
 def test_headline_cards_hold_the_figures_and_their_intervals(results):
@@ -107,55 +103,22 @@ def test_gains_and_costs_are_told_apart_by_their_intervals(results):
     assert "No clear change −1.0 [−5.0, +2.0] points" in summary
 
 
-def test_groups_that_are_worse_off_are_named_among_the_price(results):
-    groups = results["groups"]["group_changes"]
-    for row in groups:
+def test_groups_and_prompts_that_clearly_change_are_named_as_gain_or_price(results):
+    groups, queries = results["groups"]["group_changes"], results["retrieval"]["queries"]
+    for row in [*results["groups"]["changes"], *groups]:
         row |= {"difference": 0.0, "low": -0.01, "high": 0.01}
+    groups[0] |= {"difference": 0.042, "low": 0.029, "high": 0.055, "clear": True}
     groups[1] |= {"difference": -0.067, "low": -0.078, "high": -0.056, "clear": True}
     groups[2] |= {"difference": -0.02, "low": -0.03, "high": -0.01, "clear": False}
-    summary = Reader(render_page(results)).section("summary")
-    assert f"{groups[1]['name']} −6.7 [−7.8, −5.6] points." in summary
-    assert f"{groups[0]['name']} 0.0" not in summary
-    assert f"{groups[2]['name']} −2.0" not in summary
-
-
-def unchanged(results):
-    for row in [*results["groups"]["changes"], *results["groups"]["group_changes"]]:
-        row |= {"difference": 0.0, "low": -0.01, "high": 0.01}
-    for query in results["retrieval"]["queries"]:
+    for query in queries:
         query["clear"] = False
-    return results
-
-
-def test_a_group_that_gains_is_not_nothing_gained(results):
-    group = unchanged(results)["groups"]["group_changes"][1]
-    group |= {"difference": 0.042, "low": 0.029, "high": 0.055, "clear": True}
+    queries[0]["clear"] = True
+    queries[0]["changes"]["max_skew"] |= {"difference": 0.294, "low": 0.2, "high": 0.4}
     summary = Reader(render_page(results)).section("summary")
-    assert f"Better {group['name']} +4.2 [+2.9, +5.5] points." in summary
-    assert "Worse nothing clear on these rows." in summary
-
-
-def test_a_prompt_that_is_more_skewed_is_among_the_price(results):
-    query = unchanged(results)["retrieval"]["queries"][0]
-    query["clear"] = True
-    query["changes"]["max_skew"] |= {"difference": 0.294, "low": 0.2, "high": 0.4}
-    summary = Reader(render_page(results)).section("summary")
-    assert f"Worse MaxSkew of the results for “{query['name']}” +0.294 [+0.200, +0.400]." in summary
-    assert "Better nothing clear on these rows." in summary
-
-
-def test_every_group_is_in_the_table_with_its_interval_and_change(results):
-    text = Reader(render_page(results)).section("groups")
-    changes = results["groups"]["group_changes"]
-    for one, two, change in zip(
-        results["groups"]["before"]["groups"], results["groups"]["after"]["groups"], changes, strict=True
-    ):
-        row = (
-            f"{percent(one['accuracy'])} {interval(one['low'], one['high'])} "
-            f"{percent(two['accuracy'])} {interval(two['low'], two['high'])} "
-            f"{points(change['difference'])} {interval(change['low'], change['high'], 'points')}"
-        )
-        assert squeezed(row) in text
+    assert f"Better {groups[0]['name']} +4.2 [+2.9, +5.5] points." in summary
+    assert f"{groups[1]['name']} −6.7 [−7.8, −5.6] points." in summary
+    assert f"{groups[2]['name']} −2.0" not in summary
+    assert f"MaxSkew of the results for “{queries[0]['name']}” +0.294 [+0.200, +0.400]" in summary
 
 
 def test_confusion_tables_hold_counts_and_row_shares(results):
@@ -175,23 +138,13 @@ def test_the_command_of_the_chosen_point_is_there_without_a_script(results):
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "fairerclip fit x; rm -rf ~",
-        "fairerclip fit $(id) -o MODEL",
-        "fairerclip fit x\nrm -rf ~",
-        "fairerclip fit x\u202ey",
-        "fairerclip fit 'x",
-        "fairerclip fit x # {tau}",
-    ],
+    "command", ["fairerclip fit x; rm -rf ~", "fairerclip fit x\u202ey", "fairerclip fit 'x"]
 )
 def test_a_command_that_is_none_of_ours_is_not_offered(results, command):
     results["plane"]["command"] = results["model"]["command"] = command
     page = Reader(render_page(results))
     assert not page.all("textarea") + page.all("button", id="copy")
-    for section in ("explorer", "method"):
-        assert "The command is not shown" in page.section(section)
-        assert "fairerclip fit" not in page.section(section)
+    assert all("fairerclip fit" not in page.section(section) for section in ("explorer", "method"))
 
 
 def test_a_criterion_from_the_file_is_one_word_of_the_command(results):
@@ -202,26 +155,12 @@ def test_a_criterion_from_the_file_is_one_word_of_the_command(results):
 
 
 def test_groups_are_matched_by_class_and_value_not_by_name(results):
-    for part in ("before", "after"):
-        for group in results["groups"][part]["groups"]:
-            group["name"] = f"{part} name"
-    for row in results["groups"]["group_changes"]:
-        row["name"] = "changed name"
-    results["groups"]["after"]["groups"].reverse()
-    results["groups"]["group_changes"].reverse()
     text = Reader(render_page(results)).section("groups")
-    afters = {(g["y"], g["s"]): g for g in results["groups"]["after"]["groups"]}
-    changes = {(c["y"], c["s"]): c for c in results["groups"]["group_changes"]}
-    for group in results["groups"]["before"]["groups"]:
-        after, change = afters[group["y"], group["s"]], changes[group["y"], group["s"]]
-        assert (
-            squeezed(
-                f"{percent(group['accuracy'])} {interval(group['low'], group['high'])} "
-                f"{percent(after['accuracy'])} {interval(after['low'], after['high'])} "
-                f"{points(change['difference'])}"
-            )
-            in text
-        )
+    for part in (results["groups"]["after"]["groups"], results["groups"]["group_changes"]):
+        for row in part:
+            row["name"] = "another name"
+        part.reverse()
+    assert Reader(render_page(results)).section("groups") == text
 
 
 def test_long_names_are_short_but_whole_in_the_json_and_stay_apart(results):
@@ -234,9 +173,6 @@ def test_long_names_are_short_but_whole_in_the_json_and_stay_apart(results):
     assert "…" in body
     assert f"{'a' * 40} (2)" in body
     assert json.loads(page.one("script", id="results")[1]) == results
-    counts = [g["n"] for g in results["groups"]["before"]["groups"]]
-    assert len(set(counts)) == 4
-    assert all(f"{n:,}".replace(",", "\u202f") in body for n in counts)
 
 
 def test_missing_values_are_a_dash(results):
@@ -250,26 +186,23 @@ def test_missing_values_are_a_dash(results):
 
 NULLABLE = """
 groups groups.before groups.after groups.changes groups.group_changes groups.seeds groups.before.eod
-groups.after.train_weighted_average scores scores.before scores.after scores.before.threshold
-picture picture.before picture.after plane plane.baseline plane.points.0.lambda_eff plane.points.0.eod
-retrieval retrieval.queries.0.before retrieval.queries.0.after retrieval.queries.0.changes retrieval.queries.0.drift
-retrieval.queries.0.changes.precision retrieval.mean.before retrieval.mean.after retrieval.mean.changes
-probes probes.0.value dependence wording wording.used wording.templates.0.eod representation
-model model.seconds model.labels model.command task.file settings.chosen_on
-retrieval.pair retrieval.queries.0.before.kl auc auc.before auc.before.auc_gap
+scores.after scores.before.threshold picture.after plane plane.baseline plane.points.0.lambda_eff plane.points.0.eod
+retrieval retrieval.queries.0.before retrieval.queries.0.drift retrieval.queries.0.changes.precision
+retrieval.mean.changes retrieval.queries.0.before.kl probes probes.0.value dependence wording.used
+wording.templates.0.eod representation model model.command task.file settings.chosen_on auc.before.auc_gap
 """
 
 
 @pytest.mark.parametrize("path", NULLABLE.split())
-def test_whatever_may_be_null_may_be_null(results, path):
+def test_whatever_may_be_null_may_be_null_on_the_page_and_a_terminal(results, path):
     *parents, last = [int(key) if key.isdigit() else key for key in path.split(".")]
     part = results
     for key in parents:
         part = part[key]
     assert last in part if isinstance(part, dict) else part
     part[last] = None
-    page = Reader(render_page(results))
-    assert "None" not in page.one("main")[1]
+    for text in (Reader(render_page(results)).one("main")[1], terminal(results), render_markdown(results)):
+        assert "None" not in re.sub("=None|`None`", "", text)  # parameters of the model
 
 
 def test_the_policy_names_the_one_script_and_the_one_style(results):
@@ -286,39 +219,17 @@ def test_the_policy_names_the_one_script_and_the_one_style(results):
         assert parts[directive] == f"'sha256-{digest}'"
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_markup_has_no_inline_style_no_handler_and_no_address_outside(variant):
-    page = Reader(render_page(getattr(sample, variant)()))
-    for tag, attributes, _ in page.elements:
-        assert not [name for name in attributes if name.startswith("on") or name == "style"], tag
-        for name in ("src", "href", "action"):
-            assert re.match(r"#|data:,$", attributes.get(name) or "#")
-    assert {tag for tag, _, _ in page.elements} & {
-        "img",
-        "iframe",
-        "object",
-        "embed",
-        "base",
-        "form",
-    } == set()
-
-
 def test_hostile_text_makes_no_element_and_comes_back_whole_from_the_json():
-    calm, hostile = sample.two_class(taus=6, tau_zs=3), sample.hostile()
+    calm, hostile = sample.every_section(), sample.hostile()
     pages = [Reader(render_page(results)) for results in (calm, hostile)]
     kinds = [[tag for tag, _, _ in page.elements if tag in ("script", "style", "b", "svg")] for page in pages]
     assert kinds[0] == kinds[1]
-    data = json.loads(pages[1].one("script", id="results")[1])
+    body = pages[1].one("script", id="results")[1]
+    assert not set("<>&\u2028\u2029") & set(body)
+    data = json.loads(body)
     assert data["task"]["classes"][0] == hostile["task"]["classes"][0].replace("\u2028\u2029", "  ")
     names = [set().union(*(set(a) for _, a, _ in page.elements)) for page in pages]
     assert names[0] == names[1]
-
-
-def test_embedded_json_cannot_end_its_element():
-    text = render_page(sample.hostile())
-    (body,) = re.findall(r'<script type="application/json" id="results">(.*?)</script>', text, re.DOTALL)
-    assert not set("<>&\u2028\u2029") & set(body)
-    json.loads(body)
 
 
 def test_a_number_that_is_not_finite_is_refused(results):
