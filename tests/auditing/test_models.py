@@ -85,12 +85,13 @@ def test_a_dataset_through_several_models_from_the_command_line(run, tmp_path, m
     code, out, err = run(*arguments, *models)
     assert code == 0, err
     assert {m["model"] for m in json.loads(out)["models"]} == {"open_clip-A", "open_clip-BB"}
-    before = (tmp_path / "w" / "open_clip-A.store" / "shards" / "00000.npy").stat().st_mtime_ns
+    shard = tmp_path / "w" / "open_clip-A.store" / "shards" / "00000.npy"
+    before = shard.stat().st_mtime_ns
     mine = {"name": "m", "version": 1, "source": {"kind": "ours", "citation": "test"}}
     mine |= {"classes": {"landbird": ["x"], "waterbird": ["y"]}}
     (tmp_path / "p.json").write_text(json.dumps(mine))
     assert run(*arguments, *models, "--prompts", tmp_path / "p.json")[0] == 0
     assert load_task(tmp_path / "w" / "open_clip-A.npz").target_prompts == ("x", "y")  # today's prompts
-    assert (tmp_path / "w" / "open_clip-A.store" / "shards" / "00000.npy").stat().st_mtime_ns == before
+    assert shard.stat().st_mtime_ns == before
     assert run(*arguments, "--model", "open_clip:A", "--model", "open_clip:A")[0] == 2
     assert run(*arguments, "--stores", tmp_path / "w", "--prompts", tmp_path / "p.json", "--json")[0] == 0

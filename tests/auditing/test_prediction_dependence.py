@@ -51,17 +51,11 @@ def test_intervals_cover_and_reach_zero_where_nothing_depends(measure):
     p, s = drawn(2, 2, n=400_000, tied=0.3, seed=18)
     truth = {0.0: 0.0, 0.3: prediction_dependence(p, s, measure=measure, permutations=1).value}
     for tied in covered:
-        for seed in rng.integers(10**6, size=100):
+        for seed in rng.integers(10**6, size=50):
             p, s = drawn(2, 2, n=150, tied=tied, seed=seed)
             found = prediction_dependence(p, s, measure=measure, permutations=1, random_state=int(seed))
             covered[tied] += found.low <= truth[tied] <= found.high
-    assert min(covered.values()) >= 89  # 95 expected; fewer than 89 has a probability below 1 %
-
-
-def test_constant_predictions_depend_on_nothing_but_are_not_certain_to():
-    found = prediction_dependence(["a"] * 30, ["x", "y", "z"] * 10, measure="dep")
-    assert (found.value, found.low, found.p_value) == (0.0, 0.0, 1.0)
-    assert 0 < found.high < 0.05
+    assert min(covered.values()) >= 43  # 47.5 expected; fewer than 43 has a probability below 2 %
 
 
 @pytest.mark.parametrize(

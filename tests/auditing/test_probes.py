@@ -31,11 +31,11 @@ def test_an_attribute_that_is_in_the_embeddings_is_read_perfectly(kind):
 @pytest.mark.slow
 def test_intervals_at_chance_miss_about_as_seldom_as_they_say():
     missed = narrow = 0
-    for seed in range(100):
-        probe = probe_sensitive(noise(200, 8, seed), labels(200, 2, seed + 500), random_state=seed)
+    for seed in range(60):
+        probe = probe_sensitive(noise(100, 8, seed), labels(100, 2, seed + 500), random_state=seed)
         missed += not probe.low <= 0.5 <= probe.high
         narrow += abs(probe.value - 0.5) > (probe.value - probe.low) / CROSSED
-    assert missed <= 11  # 5 expected; more than 11 has a probability below 1 %
+    assert missed <= 7  # 3 expected; more than 7 has a probability below 2 %
     assert narrow > missed  # the widening is needed
 
 
@@ -70,12 +70,6 @@ def test_many_rows_are_subsampled_and_small_values_kept_whole():
     assert probe_sensitive(X, s, max_rows=5).n == 6  # two of each at least
 
 
-def test_equal_seeds_give_equal_probes_and_others_other_folds():
-    X, s = noise(), labels()
-    assert probe_sensitive(X, s, kind="kernel") == probe_sensitive(X, s, kind="kernel")
-    assert probe_sensitive(X, s, random_state=1) != probe_sensitive(X, s, random_state=2)
-
-
 @pytest.mark.parametrize(
     ("change", "error"),
     [
@@ -95,7 +89,7 @@ def test_bad_input_is_named(change, error):
 
 
 def test_an_audit_probes_each_attribute_before_and_after():
-    task = simulate("gallery", scale=0.05, width=64)
+    task = simulate("gallery", scale=0.02, width=48)
     experiment = Experiment.of(task, ["sex", "race"])
     rows = task.test
     entries, notes = audit_probes(experiment, rows, {"before": rows.X, "after": rows.X[:, :1]})

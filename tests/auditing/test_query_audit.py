@@ -97,13 +97,6 @@ def test_a_model_without_free_queries_is_measured_before(experiment, results):
     assert section == measured(experiment)
 
 
-def test_tasks_without_queries_or_labels_have_no_section(experiment, portraits):
-    assert measured(replace(experiment, task=replace(portraits, queries=None))) is None
-    bare = replace(portraits.test, s={})
-    task = replace(portraits, splits={**portraits.splits, "test": bare})
-    assert measured(replace(experiment, task=task)) is None
-
-
 def test_of_many_queries_evenly_spaced_ones_are_measured(experiment, monkeypatch):
     monkeypatch.setattr(section_module, "MOST_QUERIES", 2)
     section = measured(experiment)

@@ -142,16 +142,10 @@ def test_what_is_no_results_file_is_refused_in_one_line(raw, message, tmp_path):
 
 @pytest.mark.linux
 def test_too_large_or_absent_files_are_refused(document, tmp_path, monkeypatch):
-    with (tmp_path / "sparse.json").open("wb") as handle:
-        handle.truncate(results_module.MAX_BYTES + (1 << 30))  # takes no room
-    with pytest.raises(ResultsFileError, match="at most 16,777,216 bytes"):
-        read_results(tmp_path / "sparse.json")
-    for path in (tmp_path, tmp_path / "none.json"):
-        with pytest.raises(ResultsFileError, match=r"results\.json"):
-            read_results(path)
     os.mkfifo(tmp_path / "waits.json")
-    with pytest.raises(ResultsFileError):
-        read_results(tmp_path / "waits.json")
+    for path in (tmp_path, tmp_path / "none.json", tmp_path / "waits.json"):
+        with pytest.raises(ResultsFileError):
+            read_results(path)
     path = write_results(check_results(document), tmp_path / "results.json")
     monkeypatch.setattr(results_module, "MAX_BYTES", 1000)
     with pytest.raises(ResultsFileError, match="at most 1,?000 bytes"):

@@ -13,11 +13,13 @@ from test_page import Reader
 
 from fairerclip._util.markdown_text import WORD_JOINER
 from fairerclip._util.numbers import interval, percent, points, significant, with_interval
+from fairerclip.auditing.results import check_results
 from fairerclip.data.io.csv_table import csv_bytes
 from fairerclip.metrics.names import (
     FIGURES,
     REPRESENTATION,
 )
+from notebook_html import shown, tables
 
 DATA = re.compile(r"<script type=\"application/json\".*?</script>", re.DOTALL)
 
@@ -103,3 +105,12 @@ def test_tables_for_machines_keep_the_numbers_and_add_the_name(results):
     ]
     assert average["value"] == 13 / 16
     assert average["name"] == "Average accuracy, zero-shot, 95 % interval [6.3, 93.8] %"
+
+
+def test_a_notebook_shows_the_groups_before_and_after(results):
+    (table,) = tables(shown(check_results(results)))
+    groups = results["groups"]
+    for row, one, two in zip(table[1:], groups["before"]["groups"], groups["after"]["groups"], strict=True):
+        assert row[:2] == [one["name"], str(one["n"])]
+        assert row[2].startswith(percent(one["accuracy"]))
+        assert row[3].startswith(percent(two["accuracy"]))
