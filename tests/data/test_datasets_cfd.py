@@ -10,7 +10,6 @@ import pytest
 
 import fairerclip.data.datasets.norming as norming
 from fairerclip.data.datasets.cfd import read
-from fairerclip.data.prompts import load_prompts
 from fairerclip.errors import DatasetError, ParameterError
 
 openpyxl = pytest.importorskip("openpyxl")
@@ -90,11 +89,8 @@ def test_a_csv_export_will_do_and_names_may_carry_the_prefix_of_the_files(tmp_pa
     assert len(read(tmp_path, workbook=tmp_path / "CFD_attributes.csv")) == 40
 
 
-def test_class_and_value_names_are_those_of_the_default_prompts(tmp_path):
-    index = read(tree(tmp_path))
-    prompts = load_prompts(index.prompts)
-    assert prompts.class_names == index.class_names
-    assert prompts.sensitive_names("sex") == index.sensitive["sex"][1]
+def test_only_known_attributes_and_shares_are_taken(tmp_path):
+    tree(tmp_path)
     assert read(tmp_path, sensitive=("sex", "race")).sensitive["race"][0][:5].tolist() == [0, 1, 2, 3, 0]
     for bad in ({"sensitive": "age"}, {"shares": (0.5, 0.1, 0.5)}, {"shares": (float("nan"), 0.1, 0.4)}):
         with pytest.raises(ParameterError, match=next(iter(bad))):
@@ -112,14 +108,6 @@ def test_the_split_is_drawn_by_seed_and_person_whatever_the_order_of_rows(tmp_pa
         for index in (one, read(tree(tmp_path / "b", rows=rows)), read(tmp_path / "a", seed=1))
     )
     assert same == shuffled != other
-
-
-def test_people_of_other_sets_are_left_out_and_noted(tmp_path):
-    others = [["MF-300", "M", "F", 20, 2, 3, 3], ["IM-601", "I", "M", 20, 2, 3, 3]]
-    index = read(tree(tmp_path, rows=[*people(), *others]))
-    assert len(index) == 40
-    assert "597" in index.notes[1]
-    assert "CFD-MR and CFD-INDIA" in index.notes[2]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
 """FACET is read from its annotations, for images with one annotated person."""
 
 import csv
-import re
 
 import pytest
 
 from fairerclip.data.datasets.facet import FLAGS, read
-from fairerclip.data.prompts import load_prompts
 from fairerclip.errors import DatasetError, ParameterError
 
 HEADER = [
@@ -72,20 +70,6 @@ def test_occupations_and_perceived_attributes_are_those_of_the_annotations(tmp_p
     assert index.sensitive["skin_tone"][0].tolist() == [0, 1, 1, 2, -1]
     assert index.sensitive["skin_tone"][1] == ("light", "medium", "dark")
     assert all(path.is_file() for path in index.paths())
-
-
-def test_class_and_value_names_are_those_of_the_default_prompts(tmp_path):
-    index = read(tree(tmp_path))
-    prompts = load_prompts(index.prompts)
-    assert prompts.class_names == index.class_names
-    for name, (_, names) in index.sensitive.items():
-        assert prompts.sensitive_names(name) == names
-
-
-def test_what_is_left_out_or_missing_is_noted(tmp_path):
-    notes = " ".join(read(tree(tmp_path)).notes)
-    for fact in ("1 of 6 images", "2 images have no single value of gender", "1 images .* skin_tone"):
-        assert re.search(fact, notes)
 
 
 def test_one_attribute_needs_its_columns_alone(tmp_path):

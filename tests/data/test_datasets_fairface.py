@@ -5,7 +5,6 @@ import random
 import pytest
 
 from fairerclip.data.datasets.fairface import AGES, RACES, read
-from fairerclip.data.prompts import load_prompts
 from fairerclip.errors import DatasetError, ParameterError
 
 HEADER = "file,age,gender,race,service_test"
@@ -44,14 +43,6 @@ def test_values_and_splits_are_those_of_the_lists(tmp_path):
     assert {name.split("/")[0] for name in index.ids[index.split != "test"]} == {"train"}
 
 
-def test_value_names_are_those_of_the_default_prompts(tmp_path):
-    index = read(tree(tmp_path))
-    prompts = load_prompts(index.prompts)
-    for name, (_, names) in index.sensitive.items():
-        assert prompts.sensitive_names(name) == names
-        assert load_prompts(name).sensitive_names(name) == names
-
-
 def test_the_held_out_part_depends_on_the_seed_and_not_on_the_order_of_rows(tmp_path):
     shuffled = rows("train", N_TRAIN)
     random.Random(1).shuffle(shuffled)
@@ -67,7 +58,7 @@ def test_the_held_out_part_depends_on_the_seed_and_not_on_the_order_of_rows(tmp_
 
 @pytest.mark.parametrize(
     ("folder", "margin"),
-    [("fairface-img-margin025-trainval", "0.25"), ("margin125", "1.25"), ("0.25", "0.25"), ("", None)],
+    [("fairface-img-margin025-trainval", "0.25"), ("margin125", "1.25"), ("", None)],
 )
 def test_the_images_are_found_under_the_root_or_a_margin_folder(tmp_path, folder, margin):
     root = tree(tmp_path, folders=(folder,))

@@ -4,7 +4,6 @@ import pytest
 
 from fairerclip.data.datasets import read_dataset
 from fairerclip.data.datasets.waterbirds import read
-from fairerclip.data.prompts import load_prompts
 from fairerclip.errors import DatasetError, ParameterError
 
 HEADER = "img_id,img_filename,y,split,place,place_filename"
@@ -43,13 +42,6 @@ def test_labels_splits_and_groups_are_those_of_the_list(tmp_path):
     assert index.paths("val")[0] == tmp_path / "birds" / "000.Bird" / "Bird_0004.jpg"
     assert (len(index), index.counts()) == (8, {"train": 4, "val": 2, "test": 2})
     assert names == ("land background", "water background")
-
-
-def test_class_and_value_names_are_those_of_the_default_prompts(tmp_path):
-    index = read(tree(tmp_path))
-    prompts = load_prompts(index.prompts)
-    assert prompts.class_names == index.class_names
-    assert prompts.sensitive_names("background") == index.sensitive["background"][1]
 
 
 @pytest.mark.parametrize("name", ["waterbird_complete95_forest2water2", "waterbirds_v1.0"])

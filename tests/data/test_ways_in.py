@@ -77,9 +77,8 @@ def test_given_ids_replace_those_of_the_store(files):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        *(("i.txt", content) for content in ("a\n\nb\n", "", "a" * 5000)),
-        *(("i.json", content) for content in ('{"a": 1}', '["a", 1.5]', '["a", " "]', "[true]", "[")),
-        *(("i.csv", "file\na\n"), ("i.npy", "a"), ("i", "a")),
+        *(("i.txt", "a\n\nb\n"), ("i.txt", ""), ("i.json", '{"a": 1}'), ("i.json", '["a", 1.5]')),
+        *(("i.json", '["a", " "]'), ("i.csv", "file\na\n"), ("i.npy", "a")),
     ],
 )
 def test_bad_files_of_ids_are_refused(tmp_path, name, content):
