@@ -25,17 +25,18 @@ def kinds(drift):
     return [kind for kind, _ in drift.warnings]
 
 
-def test_the_rows_of_the_fit_have_no_drift(g, fairer):
+def test_the_rows_of_the_fit_have_no_drift_and_a_saved_mitigator_tells_the_same(g, fairer, tmp_path):
     drift = fairer.drift(g.X)
     assert drift.mean_shift < 1e-12
     assert drift.variance_kept <= 1 + 1e-12
     assert drift.warnings == ()
     for before, after in drift.shares["s"].values():
         assert after == pytest.approx(before, abs=1e-12)
-    assert sum(after for _, after in drift.shares["s"].values()) == pytest.approx(1)
+    new = Gallery(n=50, v=3, world=2).X
+    assert EmbeddingMitigator.load(fairer.save(tmp_path / "m")).drift(new) == fairer.drift(new)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5, 20, 100, 600])
+@pytest.mark.parametrize("rows", [1, 5, 100])
 def test_new_rows_of_the_same_collection_have_none_however_few_they_are(fairer, rows):
     told = [fairer.drift(Gallery(n=rows, v=3, seed=seed).X).warnings for seed in range(1, 21)]
     assert sum(map(bool, told)) <= 1
@@ -56,20 +57,13 @@ def test_figures_are_those_of_the_moments(g, fairer):
     assert_allclose([b for _, b in drift.shares["s"].values()], reader.probabilities(new).mean(axis=0))
 
 
-def test_another_mean_is_told(g, fairer):
+def test_another_mean_and_the_opposite_direction_are_told(g, fairer):
     spread = np.sqrt(np.trace(np.cov(g.X.T)))
-    aside = np.linalg.svd(np.vstack([g.X.mean(axis=0), g.prompts]))[2][
-        -1
-    ]  # no direction of the prompts or the mean
+    # No direction of the prompts or the mean.
+    aside = np.linalg.svd(np.vstack([g.X.mean(axis=0), g.prompts]))[2][-1]
     moved = fairer.drift(unit_rows(g.X + 3 * MEAN_SHIFT * spread * aside))
     assert CollectionDriftWarning in kinds(moved)
     assert moved.mean_shift > MEAN_SHIFT
-    (message,) = [text for kind, text in moved.warnings if kind is CollectionDriftWarning]
-    assert "fit on this collection" in message
-    assert f"(limit {MEAN_SHIFT:g}" in message
-
-
-def test_the_opposite_direction_is_told(g, fairer):
     assert {DirectionDriftWarning, CollectionDriftWarning} <= set(kinds(fairer.drift(-g.X)))
 
 
@@ -86,33 +80,19 @@ def test_another_subspace_is_told():
     assert kinds(fairer.drift(high[:6])) == [CollectionDriftWarning]  # even of a few rows
 
 
-def test_other_shares_are_told_by_value(g, fairer):
+def test_other_shares_are_told_by_value_and_only_where_values_are_read(g, fairer):
     rows = g.X[np.r_[np.flatnonzero(g.s == 1), np.flatnonzero(g.s == 0)[:20]]]
     drift = fairer.drift(rows)
     (message,) = [text for kind, text in drift.warnings if kind is SensitiveDriftWarning]
     changed = [name for name, (a, b) in drift.shares["s"].items() if abs(a - b) > SHARE_CHANGE]
-    assert any(f"s: the share of {value!r}" in message for value in changed)
+    assert any(repr(value) in message for value in changed)
+    known = EmbeddingMitigator().fit(g.X, sensitive_features=g.s).drift(g.X[g.s == 1])
+    assert known.shares == {}
+    assert SensitiveDriftWarning not in kinds(known)
 
 
-def test_attributes_that_are_not_read_have_no_shares(g):
-    fairer = EmbeddingMitigator().fit(g.X, sensitive_features=g.s)
-    drift = fairer.drift(g.X[g.s == 1])
-    assert drift.shares == {}
-    assert SensitiveDriftWarning not in kinds(drift)
-
-
-def test_one_row_repeated_has_a_variance_of_none():
-    X = np.repeat([[1.0, 2.0]], 4, axis=0)
-    fairer = EmbeddingMitigator().fit(X, sensitive_features=[0, 1, 0, 1])
-    assert fairer.drift(X).warnings == ()
-    assert fairer.drift(X).variance_kept == 1.0
-
-
-def test_one_row_has_no_variance_of_its_own(g, fairer):
+def test_rows_without_a_variance(g, fairer):
     assert fairer.drift(g.X[:1]).variance_kept == 1.0
-
-
-def test_drift_is_the_same_from_a_file(g, fairer, tmp_path):
-    back = EmbeddingMitigator.load(fairer.save(tmp_path / "m"))
-    new = Gallery(n=50, v=3, world=2).X
-    assert back.drift(new) == fairer.drift(new)
+    X = np.repeat([[1.0, 2.0]], 4, axis=0)
+    drift = EmbeddingMitigator().fit(X, sensitive_features=[0, 1, 0, 1]).drift(X)
+    assert (drift.variance_kept, drift.warnings) == (1.0, ())

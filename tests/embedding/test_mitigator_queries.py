@@ -27,38 +27,30 @@ def test_the_share_of_a_prompt_is_one_and_that_of_an_orthogonal_query_none(g, fa
     assert meaning.attributes == ("sex",)
     assert_allclose(meaning.shares, 1.0)
     assert not meaning.mitigated.any()
-    assert [meaning.about(k) for k in range(3)] == ["sex"] * 3
     centre = g.prompts.mean(axis=0)
     basis = np.linalg.svd(g.prompts - centre)[2]
     # Seen from the mean of the prompts, these differ from it only across the prompts' differences.
     across = meaning_of(centre + 0.7 * basis[2:], {"sex": [prompt[None] for prompt in g.prompts]}, 0.4)
     assert_allclose(across.shares, 0.0, atol=1e-12)
     assert across.mitigated.all()
-    assert across.about(0) is None
 
 
-def test_the_share_is_the_explained_part_of_a_regression_on_the_prompts(g, fairer):
+def test_the_share_is_the_explained_part_of_a_regression_on_the_prompts_of_any_length(g, fairer):
     Q = np.random.default_rng(0).normal(size=(5, 24))
     centre = g.prompts.mean(axis=0)
     for k, q in enumerate(unit_rows(Q)):
         seen = q - centre
         _, residual, *_ = np.linalg.lstsq((g.prompts - centre)[:2].T, seen, rcond=None)
         assert fairer.query_meaning(Q).shares[k, 0] == pytest.approx(1 - residual[0] / (seen @ seen))
-
-
-def test_lengths_of_queries_and_prompts_do_not_matter(g, fairer):
-    longer = EmbeddingMitigator().fit(
-        g.X, sensitive_text={"sex": {name: 5 * prompt for name, prompt in g.text.items()}}
-    )
-    expected = fairer.query_meaning(g.Q).shares
-    assert_allclose(fairer.query_meaning(7 * g.Q).shares, expected)
-    assert_allclose(longer.query_meaning(g.Q).shares, expected)
+    longer = {name: 5 * prompt for name, prompt in g.text.items()}
+    longer = EmbeddingMitigator().fit(g.X, sensitive_text={"sex": longer})
+    assert_allclose(longer.query_meaning(g.Q).shares, fairer.query_meaning(7 * g.Q).shares)
     assert_allclose(fairer.scores(g.X, 7 * g.Q), fairer.scores(g.X, g.Q))
 
 
 def test_queries_about_s_have_their_original_scores_and_are_told(g, fairer):
     asked = np.vstack([g.Q[:2], g.prompts[:1], g.Q[2:3]])
-    with pytest.warns(SensitiveQueryWarning, match=r"1 of 4 queries.*queries 2 \(sex\).*about=None") as told:
+    with pytest.warns(SensitiveQueryWarning, match=r"queries 2 \(sex\)") as told:
         scores = fairer.scores(g.X, asked)
     assert told[0].filename == __file__
     assert_allclose(scores[:, 2], g.X @ g.prompts[0], atol=1e-14)
@@ -69,19 +61,15 @@ def test_queries_about_s_have_their_original_scores_and_are_told(g, fairer):
     assert_array_equal(ranking.indices, np.argsort(-(g.X @ g.prompts[0]), kind="stable")[:5])
 
 
-def test_about_none_mitigates_every_query_and_about_0_none(g):
-    every = EmbeddingMitigator(about=None).fit(g.X, sensitive_text=g.text)
+def test_about_none_mitigates_every_query_and_about_0_none_and_without_prompts_none_is_about_s(g):
     asked = np.vstack([g.Q, g.prompts])
+    every = EmbeddingMitigator(about=None).fit(g.X, sensitive_text=g.text)
     assert every.query_meaning(asked).mitigated.all()
     assert_allclose(every.scores(g.X, asked), every.transform(g.X) @ asked.T, atol=1e-14)
     none = EmbeddingMitigator(about=0.0).fit(g.X, sensitive_text=g.text)
     with pytest.warns(SensitiveQueryWarning, match="6 of 6"):
         assert_allclose(none.scores(g.X, g.Q), g.X @ g.Q.T, atol=1e-14)
-
-
-def test_without_prompts_no_query_is_about_s(g):
-    fairer = EmbeddingMitigator().fit(g.X, sensitive_features=g.s)
-    meaning = fairer.query_meaning(np.vstack([g.Q, g.prompts]))
+    meaning = EmbeddingMitigator().fit(g.X, sensitive_features=g.s).query_meaning(asked)
     assert meaning.shares.shape == (9, 0)
     assert meaning.mitigated.all()
 
@@ -99,13 +87,12 @@ def test_a_ranking_is_the_order_of_the_scores(g, fairer):
     ranking = fairer.rank(g.Q[0], g.X)
     assert_array_equal(ranking.indices, np.argsort(-scores, kind="stable"))
     assert_array_equal(ranking.scores, scores[ranking.indices])
-    short = fairer.rank(g.Q[:1], g.X, k=7)
-    assert_array_equal(short.indices, ranking.indices[:7])
-    assert fairer.rank(g.Q[0], g.X, k=1).indices.tolist() == [int(scores.argmax())]
-    for k in (0, -1, len(g.X) + 1):
-        with pytest.raises(ParameterError, match=f"k must be between 1 and {len(g.X)}.*got {k}"):
+    for k in (1, 7, len(g.X)):
+        assert_array_equal(fairer.rank(g.Q[:1], g.X, k=k).indices, ranking.indices[:k])
+    for k in (0, len(g.X) + 1):
+        with pytest.raises(ParameterError, match="k must"):
             fairer.rank(g.Q[0], g.X, k=k)
-    with pytest.raises(ShapeError, match="rank takes one query"):
+    with pytest.raises(ShapeError):
         fairer.rank(g.Q, g.X)
 
 

@@ -8,7 +8,7 @@ from scipy.stats import spearmanr
 
 from fairerclip import EmbeddingMitigator
 from fairerclip.embedding.strength_path import STRENGTHS, StrengthPath, StrengthPoint, mean_over_queries
-from fairerclip.errors import LabelError, ParameterError, ShapeError, StateError
+from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.metrics.retrieval.skew import max_skew
 
 
@@ -44,33 +44,23 @@ def test_figures_are_those_of_the_scores(g, unit):
         for mean, low, high in (point.max_skew, point.rank_correlation):
             assert low <= mean <= high
         assert point.as_dict()["max_skew"] == list(point.max_skew)
-    assert path.points[0].rank_correlation[0] == pytest.approx(1.0)
 
 
-def test_the_default_strengths_begin_with_none_and_end_with_all(g, fairer):
+def test_the_best_of_the_default_strengths_obeys_the_floor_and_no_allowed_point_is_better(g, fairer):
     done = []
     path = fairer.path(g.X, g.Q, g.s, progress=lambda *told: done.append(told))
     assert tuple(p.strength for p in path.points) == STRENGTHS
-    assert STRENGTHS[0] == 0.0 < STRENGTHS[-1] == 1.0
     assert done == [(k, len(STRENGTHS)) for k in range(1, len(STRENGTHS) + 1)]
     assert path.k == 60
-
-
-def test_the_best_point_obeys_the_floor_and_no_allowed_point_is_better(g, fairer):
-    path = fairer.path(g.X, g.Q, g.s)
-    correlations = [p.rank_correlation[0] for p in path.points]
-    for floor in (0.0, *correlations[1:]):
+    for floor in (0.0, *(p.rank_correlation[0] for p in path.points[1:])):
         best = path.best(floor=floor)
         assert best.rank_correlation[0] >= floor
         allowed = [p for p in path.points if p.rank_correlation[0] >= floor]
         assert best.max_skew[0] == min(p.max_skew[0] for p in allowed)
     assert path.best().max_skew[0] < path.points[0].max_skew[0]
-    with pytest.raises(ParameterError, match="no strength above 0 has a rank correlation of at least 1.000 "):
-        path.best(floor=1.0)
-    with pytest.raises(ParameterError, match="floor"):
-        path.best(floor=2.0)
-    with pytest.raises(ParameterError, match="objective"):
-        path.best("ndkl")
+    for wrong in ({"floor": 1.0}, {"floor": 2.0}, {"objective": "ndkl"}):
+        with pytest.raises(ParameterError):
+            path.best(**wrong)
 
 
 def point(strength, skew, correlation):
@@ -84,11 +74,11 @@ def test_the_weaker_of_two_equal_strengths_is_taken_and_none_if_it_is_best():
     assert equal.best().strength == 0.4
     worse = StrengthPath((point(0.0, 0.1, 1.0), point(0.4, 0.2, 0.9)), 1, 1)
     assert worse.best(floor=0.9).strength == 0.0  # mitigation does not help, and was possible
-    with pytest.raises(ParameterError, match="the largest is 0.900"):
+    with pytest.raises(ParameterError, match=r"0\.900"):
         worse.best(floor=0.95)
 
 
-def test_rows_without_a_group_are_left_out(g, fairer):
+def test_rows_without_a_group_and_queries_about_s_are_left_out_and_attributes_are_combined(g, fairer):
     groups = g.named.astype(object)
     groups[::5] = None
     known = np.arange(len(g.X)) % 5 > 0
@@ -96,24 +86,17 @@ def test_rows_without_a_group_are_left_out(g, fairer):
     b = fairer.path(g.X[known], g.Q, g.named[known], strengths=[0.5], k=20)
     assert a.rows == known.sum()
     assert_allclose(a.points[0].skews, b.points[0].skews)
-
-
-def test_several_attributes_are_combined_into_groups(g, fairer):
     both = fairer.path(g.X, g.Q, {"a": g.s, "b": np.arange(len(g.X)) % 2}, strengths=[1.0])
     assert both.points[0].correlations.shape == (6, 6)
-
-
-def test_queries_about_s_are_left_out(g):
-    fairer = EmbeddingMitigator().fit(g.X, sensitive_text=g.text)
-    asked = fairer.query_meaning(g.Q).mitigated
-    path = fairer.path(g.X, np.vstack([g.Q, g.prompts]), g.s, strengths=[0.5])
-    assert len(path.points[0].skews) == asked.sum() < 9
-    with pytest.raises(ParameterError, match="every query is about a sensitive attribute.*about=None"):
-        fairer.path(g.X, g.prompts, g.s)
+    about = EmbeddingMitigator().fit(g.X, sensitive_text=g.text)
+    path = about.path(g.X, np.vstack([g.Q, g.prompts]), g.s, strengths=[0.5])
+    assert len(path.points[0].skews) == about.query_meaning(g.Q).mitigated.sum() < 9
+    with pytest.raises(ParameterError, match="about"):
+        about.path(g.X, g.prompts, g.s)
 
 
 def test_small_groups_have_no_order(g, fairer):
-    with pytest.raises(LabelError, match="no group has more than 2 rows"):
+    with pytest.raises(LabelError):
         fairer.path(g.X[:4], g.Q, [0, 0, 1, 1])
     path = fairer.path(g.X[:5], g.Q, [0, 0, 0, 1, 1], strengths=[0.5], k=2)
     assert np.isnan(path.points[0].correlations[:, 1]).all()
@@ -121,33 +104,27 @@ def test_small_groups_have_no_order(g, fairer):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error", "message"),
+    ("wrong", "error"),
     [
-        ({"strengths": [1.2]}, ParameterError, "strengths"),
-        ({"k": 0}, ParameterError, "k"),
-        ({"confidence": 1.0}, ParameterError, "confidence"),
-        ({"groups": [0, 1]}, LabelError, "240 rows"),
-        ({"groups": [None] * 240}, LabelError, "at least one known"),
-        ({"queries": np.ones((1, 3))}, ShapeError, "queries"),
-        ({"X": np.ones((240, 3))}, ShapeError, "features"),
+        ({"strengths": [1.2]}, ParameterError),
+        ({"k": 0}, ParameterError),
+        ({"confidence": 1.0}, ParameterError),
+        ({"groups": [0, 1]}, LabelError),
+        ({"groups": [None] * 240}, LabelError),
+        ({"queries": np.ones((1, 3))}, ShapeError),
+        ({"X": np.ones((240, 3))}, ShapeError),
     ],
+    ids=str,
 )
-def test_wrong_inputs_are_told(g, fairer, wrong, error, message):
+def test_wrong_inputs_are_told(g, fairer, wrong, error):
     given = {"X": g.X, "queries": g.Q, "groups": g.s, "strengths": [0.5], **wrong}
-    with pytest.raises(error, match=message):
+    with pytest.raises(error):
         fairer.path(given.pop("X"), given.pop("queries"), given.pop("groups"), **given)
-
-
-def test_a_loaded_mitigator_has_no_path(g, fairer, tmp_path):
-    back = EmbeddingMitigator.load(fairer.save(tmp_path / "m"))
-    with pytest.raises(StateError, match="one strength only"):
-        back.path(g.X, g.Q, g.s)
 
 
 def test_intervals_are_those_of_resampled_queries():
     values = np.random.default_rng(0).normal(size=40)
     mean, low, high = mean_over_queries(values, 0.95)
-    error = values.std() / np.sqrt(40)
     assert mean == pytest.approx(values.mean())
-    assert high - low == pytest.approx(2 * 1.96 * error, rel=0.15)
+    assert high - low == pytest.approx(2 * 1.96 * values.std() / np.sqrt(40), rel=0.15)
     assert mean_over_queries([0.5], 0.95) == (0.5, 0.5, 0.5)
