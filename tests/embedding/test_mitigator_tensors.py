@@ -5,7 +5,6 @@ import pytest
 
 from fairerclip import EmbeddingMitigator
 from fairerclip.data import EmbeddingStore, on_device
-from fairerclip.errors import NonFiniteError, ZeroRowWarning
 from sample_rows import Embeddings
 
 torch = pytest.importorskip("torch", reason="rows on an accelerator are tensors of torch")
@@ -98,21 +97,3 @@ def test_a_device_without_float64_and_blocks_of_a_store_on_a_device_agree():
     mapped = fitted(rows).transform(rows)
     assert isinstance(mapped, np.ndarray)
     np.testing.assert_allclose(mapped, expected, atol=1e-5)
-
-
-def test_bfloat16_rows_give_bfloat16():
-    X = torch.tensor(DATA.X).bfloat16()
-    mapped, plain = fitted(X).transform(X), X.float().numpy()
-    assert mapped.dtype == torch.bfloat16
-    np.testing.assert_allclose(mapped.float(), fitted(plain).transform(plain), atol=1e-2)
-
-
-def test_rows_that_are_not_finite_or_zero_are_named():
-    X = torch.tensor(DATA.X)
-    model = fitted(X)
-    X[3] = 0
-    with pytest.warns(ZeroRowWarning, match="row 3"):
-        assert model.transform(X).isfinite().all()
-    X[5, 0] = float("inf")
-    with pytest.raises(NonFiniteError, match="row 5"):
-        model.transform(X)

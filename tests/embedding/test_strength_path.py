@@ -108,7 +108,6 @@ def test_small_groups_have_no_order(g, fairer):
     [
         ({"strengths": [1.2]}, ParameterError),
         ({"k": 0}, ParameterError),
-        ({"confidence": 1.0}, ParameterError),
         ({"groups": [0, 1]}, LabelError),
         ({"groups": [None] * 240}, LabelError),
         ({"queries": np.ones((1, 3))}, ShapeError),

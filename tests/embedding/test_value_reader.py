@@ -8,7 +8,6 @@ from sklearn.linear_model import LogisticRegression
 
 from fairerclip.embedding import attributes
 from fairerclip.embedding.value_reader import (
-    ValueReader,
     _fit,
     _folds,
     _prompt_scale,
@@ -44,11 +43,6 @@ def test_without_labels_probabilities_are_a_softmax_of_the_scaled_cosines(v):
     assert sure[right].mean() > sure[~right].mean()
 
 
-def test_extreme_rows_have_finite_probabilities():
-    reader = ValueReader("s", np.arange(2), np.full((3, 2), [1e6, -1e6]), np.zeros(2))
-    assert_allclose(reader.probabilities(np.eye(3)), [[1, 0]] * 3)
-
-
 @pytest.mark.parametrize("with_prompts", [False, True])
 @pytest.mark.parametrize("soft", [False, True])
 def test_the_regression_satisfies_first_order_optimality(with_prompts, soft):
@@ -76,19 +70,20 @@ def test_without_prompts_it_is_scikit_learns_regression():
     assert_allclose(b, np.sqrt(penalty) * probe.coef_[:, -1], atol=2e-3)
 
 
+@pytest.mark.slow
 def test_more_labelled_rows_and_prompts_predict_held_out_values_better():
-    held = Gallery(v=3, n=2000, seed=99, noise=1.5)
+    held = Gallery(v=3, n=1000, seed=99, noise=1.5)
 
     def mean_loss(rows, with_prompts):
         losses = []
-        for seed in range(5):
+        for seed in range(4):
             g = Gallery(v=3, n=rows, seed=seed, noise=1.5)
             prompts = groups(g) if with_prompts else None
             reader, _ = read_from_labels("s", g.names, prompts, held.X, g.X, np.eye(3)[g.s])
             losses.append(loss(reader, held.X, held.s))
         return np.mean(losses)
 
-    assert np.all(np.diff([mean_loss(rows, True) for rows in (10, 40, 160, 640)]) < 0)
+    assert np.all(np.diff([mean_loss(rows, True) for rows in (10, 80, 640)]) < 0)
     assert mean_loss(20, True) < mean_loss(20, False)
 
 
