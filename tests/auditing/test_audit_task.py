@@ -180,45 +180,31 @@ def test_pictures_count_every_row_once(which, request):
     assert right == ((predicted == experiment.classes[1]) if which == "birds" else (predicted == y)).sum()
 
 
-def test_retrieval_is_of_cosines_before_and_scores_after(objects):
-    experiment, results, model = objects
-    section, test = results.retrieval, experiment.task.test
-    k = section.k
-    y, s = experiment.labels(test)
-    relevant = y[:, None] == np.array(experiment.classes)
-    order = [model.classes_.tolist().index(name) for name in experiment.classes]
-    for stage, scores in (("before", experiment.cosines(test.X)), ("after", model.scores(test.X)[:, order])):
-        found = retrieval_report(scores, s, k, relevant=relevant, random_state=5)
-        for query, ranked in zip(section.queries, found.queries, strict=True):
-            assert getattr(query, stage).max_skew.value == pytest.approx(ranked.figures.max_skew.value)
-            assert getattr(query, stage).counts == pytest.approx(list(ranked.counts))
-            top = np.argsort(-scores[:, section.queries.index(query)], kind="stable")[:k]
-            precision = relevant[top, section.queries.index(query)].mean()
-            assert getattr(query, stage).precision.value == pytest.approx(precision, abs=2 / k)
-
-
 @pytest.mark.parametrize("which", ["birds", "objects"])
-def test_kl_bias_and_auc_are_those_of_their_functions(which, request):
+def test_rankings_and_auc_are_of_cosines_before_and_scores_after(which, request):
     experiment, results, model = request.getfixturevalue(which)
     section, test = results.retrieval, experiment.task.test
     y, s = experiment.labels(test)
+    k, relevant = section.k, y[:, None] == np.array(experiment.classes)
     order = [model.classes_.tolist().index(name) for name in experiment.classes]
     two = len(experiment.classes) == 2
     assert section.pair == (tuple(sorted(set(s))) if two else None)
     for stage, scores in (("before", experiment.cosines(test.X)), ("after", model.scores(test.X)[:, order])):
         ranked = [getattr(query, stage) for query in section.queries]
-        assert [part.kl.value for part in ranked] == pytest.approx(kl_at_k(scores, s, section.k))
-        assert getattr(section.mean, stage).kl.value == pytest.approx(np.mean(kl_at_k(scores, s, section.k)))
+        for j, (part, found) in enumerate(zip(ranked, retrieval_report(scores, s, k).queries, strict=True)):
+            assert part.max_skew.value == pytest.approx(found.figures.max_skew.value)
+            assert part.counts == pytest.approx(list(found.counts))
+            top = np.argsort(-scores[:, j], kind="stable")[:k]
+            assert part.precision.value == pytest.approx(relevant[top, j].mean(), abs=2 / k)
+        assert [part.kl.value for part in ranked] == pytest.approx(kl_at_k(scores, s, k))
+        assert getattr(section.mean, stage).kl.value == pytest.approx(np.mean(kl_at_k(scores, s, k)))
         if two:
-            bias = bias_at_k(scores, s, section.k, pair=section.pair)
+            bias = bias_at_k(scores, s, k, pair=section.pair)
             assert [part.bias.value for part in ranked] == pytest.approx(bias)
             found = auc_report(y, scores[:, 1] - scores[:, 0], s, positive=experiment.classes[1])
         else:
             found = auc_report(y, scores, s, classes=experiment.classes)
-            assert ranked[0].bias is None
-        measured = getattr(results.auc, stage)
-        assert measured == AucStage.model_validate(found.as_dict())
-        assert measured.worst_auc.low < measured.worst_auc.value == found.worst.auc.value
+        assert getattr(results.auc, stage) == AucStage.model_validate(found.as_dict())
     change = section.queries[0].changes.kl
     assert change.difference == pytest.approx(change.after - change.before)
 
@@ -257,20 +243,16 @@ def test_a_gallery_without_classes_is_audited_by_its_rankings():
 
 
 def test_a_mitigator_that_reads_s_by_validation_rows_is_no_evidence_on_them():
-    options = replace(QUICK, split="val")
-    _, results, _ = run_audit(small("gallery"), options, ["sex"], model=EmbeddingMitigator())
-    assert results.recommendation.action == "measure"
-    known = replace(options, labels="all")
-    _, results, _ = run_audit(small("gallery"), known, ["sex"], model=EmbeddingMitigator())
-    assert results.recommendation.action == "use"
+    for labels, action in ((None, "measure"), ("all", "use")):
+        options = replace(QUICK, split="val", labels=labels)
+        _, results, _ = run_audit(small("gallery"), options, ["sex"], model=EmbeddingMitigator())
+        assert results.recommendation.action == action
 
 
 def test_several_attributes_are_crossed_and_probed_apart():
-    mitigator = EmbeddingMitigator()
-    _, results, _ = run_audit(small("gallery"), QUICK, ["sex", "race"], ["good", "evil"], model=mitigator)
+    _, results, _ = run_audit(small("gallery"), QUICK, ["sex", "race"], ["good", "evil"], model=None)
     assert len(results.retrieval.groups) == 14
     assert {probe.attribute for probe in results.probes} == {"sex", "race"}
-    assert "--sensitive sex,race --classes good,evil" in results.model.command
 
 
 def test_a_given_model_is_taken_as_it_is():
@@ -285,10 +267,6 @@ def test_a_given_model_is_taken_as_it_is():
     assert results.groups.after.average == pytest.approx(
         experiment.report(task.test, model.predict(task.test.X)).average
     )
-    s = task.train.sensitive()
-    other = FairerCLIP(**FAST).fit(task.train.X, np.where(task.train.y, "a", "b"), sensitive_features=s)
-    with pytest.raises(LabelError, match="does not know"):
-        audit_task(experiment, QUICK, model=other, fitted=True)
 
 
 def test_without_validation_labels_nothing_is_chosen():
@@ -314,19 +292,6 @@ def test_rows_without_labels_are_left_out():
     assert results.retrieval.n == len(test) - 5
 
 
-def test_wordings_of_the_task_or_given_ones_are_compared():
-    task = small("waterbirds")
-    _, results, _ = run_audit(task, model=None)
-    assert len(results.wording.templates) >= len(task.variants.templates)
-    given = np.stack([task.text_target, task.text_target[::-1]])
-    options = replace(QUICK, wordings=(given, ("as they are", "the other way round")))
-    _, results, _ = run_audit(task, options, model=None)
-    by_name = {row.template: row for row in results.wording.templates}
-    average = results.groups.before.average
-    assert by_name["as they are"].average.value == pytest.approx(average)
-    assert by_name["the other way round"].average.value == pytest.approx(1 - average)
-
-
 def test_the_digest_is_of_the_data_not_of_the_file(tmp_path):
     task = small("waterbirds")
     copies = [load_task(save_task(task, tmp_path / name)) for name in ("a.npz", "b.safetensors")]
@@ -343,13 +308,8 @@ def test_what_cannot_be_audited_is_said():
     task.splits["val"] = Split(task.val.X, task.val.y)
     with pytest.raises(LabelError, match="val"):
         audit_task(Experiment.of(task), replace(QUICK, split="val"))
-    for refused, error in (
-        ({"seeds": 0}, ParameterError),
-        ({"pair": ("water background", "sea")}, LabelError),
-        ({"pair": ("water background",)}, ParameterError),
-    ):
-        with pytest.raises(error):
-            audit_task(Experiment.of(task), replace(QUICK, **refused))
+    with pytest.raises(ParameterError, match="seeds"):
+        audit_task(Experiment.of(task), replace(QUICK, seeds=0))
     with pytest.raises(ParameterError, match="pair"):
         audit_task(Experiment.of(replace(task, text_target=None)), replace(QUICK, pair=("a", "b")))
 

@@ -72,7 +72,6 @@ def set_at(document, path, value):
 
 
 REFUSED = [
-    ("retrieval pair", ["a", "b"], "retrieval.pair: "),
     ("auc after worst", "x", "auc.after.worst: "),
     ("plane points 1 correct", [1, 2, 3], "plane.points[1].correct: expected 4 integers, got 3"),
     ("plane points 1 correct 0", "1", "plane.points[1].correct[0]: expected a count, got text '1'"),
@@ -80,28 +79,21 @@ REFUSED = [
     ("plane points 1 tau", 0.33, "plane.points[1]: "),
     ("plane taus", [0.5] * 90_000, "plane.points: expected 540000, "),
     ("plane chosen", 99, "plane.chosen: "),
-    ("plane front", [-1], "plane.front[0]: "),
     ("plane intervals 2", {}, "plane.intervals[2]: "),
     ("plane groups 0 n", 1, "plane.points[0].correct[0]: expected at most n, 1; "),
     ("plane command", "rm x", "plane.command: "),
     ("groups after average", 1.5, "groups.after.average: expected a number from 0 to 1, got 1.5"),
-    ("groups after intervals eod", [1, 0], "groups.after.intervals.eod: expected [low, high]"),
-    ("groups before confusion", [], "groups.before.confusion: expected 2 items, got 0"),
     ("groups before worst low", 1.5, "groups.before.worst.high: expected at least low, 1.5; "),
     ("scores before edges 3", -99, "scores.before.edges: expected rising edges"),
     ("picture after cells 0", [0, 0, 9, 1], "picture.after.cells[0][2]: expected one of 4 groups, got 9"),
-    ("picture after cells 0", [99, 0, 0, 1], "picture.after.cells[0]: "),
-    ("retrieval queries 0 after counts", [], "retrieval.queries[0].after.counts: "),
     ("queries queries 0 before counts", [1.0], "queries.queries[0].before.counts: "),
     ("probes 1 stage", "during", "probes[1].stage: expected 'before' or 'after'"),
     ("wording used", 99, "wording.used: "),
     ("task name", "\ud800", "task.name: expected text"),
-    ("task name", "a" * 20_001, "task.name: expected text"),
     ("task simulated", 1, "task.simulated: expected true or false, got int 1"),
     ("task rows", {"k" * 20_001: 1}, "task.rows: expected keys that are text"),
     ("made seconds", float("inf"), "made.seconds: expected a number, got inf"),
     ("made seconds", 10**400, "made.seconds: expected a number, got int 1000"),
-    ("made", [], "made: expected an object"),
 ]
 
 

@@ -50,9 +50,7 @@ def test_each_wording_is_reported_as_zero_shot_with_its_prompts(task, experiment
 
 def test_the_wording_that_the_task_uses_is_found_among_those_given(task, experiment):
     texts = np.stack([task.variants.text[3], 2.0 * task.text_target, task.variants.text[0]])
-    found = audit_wording(experiment, "test", texts, ["a", "b", "c"])
-    assert [e.template for e in found.templates] == ["a", "b", "c"]
-    assert found.used == 1
+    assert audit_wording(experiment, "test", texts, ["a", "b", "c"]).used == 1
 
 
 @pytest.mark.parametrize(
@@ -100,9 +98,6 @@ def test_class_names_are_embedded_in_each_template_at_once(embedded):
     assert encoder.asked == [["a landbird", "a waterbird", "the landbird here", "the waterbird here"]]
     assert templates == ("a {}", "the {} here")
     np.testing.assert_array_equal(texts[1, 0], encoder.encode_text(["the landbird here"])[0])
-    found = audit_wording(embedded, "test", texts, templates)
-    assert found.used == 0
-    assert len(found.templates) == 3
 
 
 @pytest.mark.parametrize("templates", [[], ["a photo"], ["{} and {}"], ["a {}", "a {}"], ["a\n{}"], [3]])
