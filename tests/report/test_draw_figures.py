@@ -34,12 +34,12 @@ def whisker_ends(axes):
 
 @pytest.mark.slow
 def test_the_same_results_give_the_same_bytes(results, tmp_path):
-    part = {**sample.minimal(), "groups": results["groups"], "plane": results["plane"]}
+    part = {**sample.minimal(), "groups": results["groups"]}
     once, again = (
         draw_figures(part, tmp_path / name, formats=("pdf", "png", "svg")) for name in ("once", "again")
     )
     assert [f.name for f in once] == [f.name for f in again]
-    assert len(once) == 9
+    assert {f.suffix for f in once} == {".pdf", ".png", ".svg"}
     assert all(a.read_bytes() == b.read_bytes() for a, b in zip(once, again, strict=True))
 
 
