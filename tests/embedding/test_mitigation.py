@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import sklearn
 from gallery import Gallery
 from numpy.testing import assert_allclose
 from scipy.stats import wilcoxon
@@ -83,7 +82,3 @@ def test_a_pipeline_passes_sensitive_features_on():
     pipe.fit(g.X, y, embeddingmitigator__sensitive_features=g.s)
     alone = EmbeddingMitigator().fit(g.X, sensitive_features=g.s)
     assert_allclose(pipe[:-1].transform(g.X), alone.transform(g.X))
-    with sklearn.config_context(enable_metadata_routing=True):
-        mitigator = EmbeddingMitigator().set_fit_request(sensitive_features=True)
-        routed = make_pipeline(mitigator, LogisticRegression()).fit(g.X, y, sensitive_features=g.s)
-    assert_allclose(routed.predict_proba(g.X), pipe.predict_proba(g.X))

@@ -104,21 +104,18 @@ def test_small_groups_have_no_order(g, fairer):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error"),
+    ("name", "value", "error"),
     [
-        ({"strengths": [1.2]}, ParameterError),
-        ({"k": 0}, ParameterError),
-        ({"groups": [0, 1]}, LabelError),
-        ({"groups": [None] * 240}, LabelError),
-        ({"queries": np.ones((1, 3))}, ShapeError),
-        ({"X": np.ones((240, 3))}, ShapeError),
+        ("strengths", [1.2], ParameterError),
+        ("k", 0, ParameterError),
+        ("groups", [0, 1], LabelError),
+        ("groups", [None] * 240, LabelError),
+        ("queries", np.ones((1, 3)), ShapeError),
     ],
-    ids=str,
 )
-def test_wrong_inputs_are_told(g, fairer, wrong, error):
-    given = {"X": g.X, "queries": g.Q, "groups": g.s, "strengths": [0.5], **wrong}
+def test_wrong_inputs_are_told(g, fairer, name, value, error):
     with pytest.raises(error):
-        fairer.path(given.pop("X"), given.pop("queries"), given.pop("groups"), **given)
+        fairer.path(**{"X": g.X, "queries": g.Q, "groups": g.s, "strengths": [0.5], name: value})
 
 
 def test_intervals_are_those_of_resampled_queries():
