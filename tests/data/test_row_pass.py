@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from fairerclip.data import row_pass
-from fairerclip.data.row_pass import cache_sized, map_rows, row_threads, single_blas, sum_rows
+from fairerclip.data.row_pass import cache_sized, map_rows, row_blocks, row_threads, single_blas, sum_rows
 from fairerclip.solver.moments import Moments, MomentTable
 from fairerclip.solver.terms import Attribute, LabelDesign, OneHot
 
@@ -49,6 +49,19 @@ def test_rows_arrive_once_and_in_order(several, threads, n):
     found = sum_rows(X, Listed, [np.arange(n)])
     assert_array_equal(found.rows, X[:, 0])
     assert len(found.threads) <= threads
+
+
+def test_every_thread_gets_rows(several):
+    several(3, block_rows=1000)
+    assert [block.stop - block.start for block in row_blocks(30, threads=3)] == [10, 10, 10]
+    started = threading.Barrier(3, timeout=10)
+
+    class Meets(Listed):
+        def add(self, rows, *columns):
+            started.wait()  # passes only if three threads are here at the same time
+            super().add(rows, *columns)
+
+    assert len(sum_rows(np.zeros((30, 1)), Meets).threads) == 3
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])

@@ -222,6 +222,9 @@ def test_another_provenance_width_or_dtype_and_damage_are_refused(tmp_path):
     ):
         with pytest.raises(error):
             writer(tmp_path / "s", **changes)
+    with pytest.raises(ProvenanceError):
+        writer(tmp_path / "new", width=5)
+    writer(tmp_path / "unknown", width=5, provenance=None).close()
     (tmp_path / "s" / "shards" / "00000.ids.txt").write_text('"a"\n')
     with pytest.raises(StoreError):
         writer(tmp_path / "s")
