@@ -68,8 +68,8 @@ test-no-extras: $(VENV)/versions.txt
 test-minimum:
 	$(ENVIRONMENT) $(VENV)-minimum
 	$(PIP) $(VENV)-minimum/$(BIN)/python install --quiet uv
-	$(VENV)-minimum/$(BIN)/uv pip compile --quiet --resolution lowest-direct --python-version 3.11 --extra all --extra encoders \
-	  --output-file $(VENV)-minimum/versions.txt pyproject.toml
+	$(VENV)-minimum/$(BIN)/uv pip compile --quiet --resolution lowest-direct --python-version 3.11 \
+	  --extra all --extra torch --extra open-clip --extra transformers --output-file $(VENV)-minimum/versions.txt pyproject.toml
 	$(PIP) $(VENV)-minimum/$(BIN)/python install --quiet --constraint $(VENV)-minimum/versions.txt --editable '.[test,all,encoders]'
 	$(SETTINGS) $(VENV)-minimum/$(BIN)/python -m pytest -m "not slow"
 
