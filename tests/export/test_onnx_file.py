@@ -151,7 +151,7 @@ def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
 @pytest.mark.real
 @pytest.mark.slow
 def test_a_real_task_keeps_its_labels(real_data):
-    task = load_task(real_data / "pacs.npz")  # benchmarks/exported.py has the others
+    task = load_task(real_data / "pacs.npz")
     rows = np.concatenate([split.X for split in task.splits.values()]).astype(np.float32)
     fixed = {**small().get_params(), "n_features": 500, "dtype": "float32"}
     model = Experiment.of(task).fit(FairerCLIP(**fixed), "target")
