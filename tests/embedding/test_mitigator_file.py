@@ -139,6 +139,7 @@ def test_tensors_that_do_not_fit_are_refused(folder, name):
         ("attribute", {"prompts": [0, 2, 1]}),
         ("attribute", {"prompts": [-1, 2, 2]}),
         ("attribute", {"reads": False}),
+        ("attribute", {"odd": 1}),
         ("manifest", {"n_features_in": 7}),
         ("manifest", {"feature_names_in": ["a"]}),
     ],

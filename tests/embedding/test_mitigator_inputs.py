@@ -151,6 +151,11 @@ def test_swapped_prompts_and_many_values_are_told_where_the_fit_is_called(g):
     assert told[0].filename == __file__
 
 
+def test_rows_of_one_column_have_no_direction(g):
+    with pytest.raises(ShapeError):
+        EmbeddingMitigator().fit(g.X[:, :1], sensitive_features=g.s)
+
+
 def test_zero_rows_are_told_by_number_where_the_call_is(g):
     fairer, X = fitted(g, sensitive_features=g.s), g.X.copy()
     X[5] = 0
