@@ -12,9 +12,8 @@ from fairerclip.data import load_task, save_task
 from fairerclip.study.methods import FITTABLE
 from light import smaller_forests
 
+pytestmark = pytest.mark.slow
 small_forests = pytest.fixture(scope="module", autouse=True)(smaller_forests)
-ELSEWHERE = {"clip-clip", "bend-vlm"}
-"""Methods of which another test says the same."""
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,7 @@ def task(tmp_path_factory):
     return save_task(plain(rows=(48, 48, 48)), tmp_path_factory.mktemp("task") / "t.npz")
 
 
-@pytest.mark.parametrize("key", [key for key in FITTABLE if key not in ELSEWHERE])
+@pytest.mark.parametrize("key", FITTABLE)
 def test_every_method_is_fitted_and_applied(run, task, tmp_path, monkeypatch, key):
     method = FITTABLE[key]
     if method.gradient and find_spec("torch") is None:

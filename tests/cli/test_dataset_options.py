@@ -1,7 +1,6 @@
 """Options of the commands of data sets are arguments of their readers."""
 
 import pytest
-from test_cli import refused
 
 from fairerclip.cli import dataset_options
 from fairerclip.data.datasets import common, read_dataset
@@ -39,32 +38,15 @@ def test_names_of_splits_are_given_to_the_reader():
     assert dataset_options.metadata()["split_names"] is None
 
 
-@pytest.mark.parametrize("command", ["cfd", "utkface", "facet", "metadata"])
 @pytest.mark.parametrize(
-    ("shares", "words"),
+    ("given", "word"),
     [
-        ("0.5,0.5", "three numbers"),
-        ("a,b,c", "three numbers"),
-        ("1,1,-1", "sum to 1"),
-        ("nan,0,1", "sum to 1"),
+        (("--split", "none", "--shares", "0.5,0.5"), "three numbers"),
+        (("--split", "none", "--shares", "nan,0,1"), "sum to 1"),
+        (("--shares", "0,0,1"), "--split none"),
+        (("--split", "none", "--split-names", "a=val"), "column of splits"),
+        (("--split-names", "a=dev"), "train, val, test"),
     ],
 )
-def test_bad_shares_are_refused(run, tmp_path, command, shares, words):
-    split = ("--split", "none") if command == "metadata" else ()
-    assert refused(
-        run("task", command, tmp_path, "-o", tmp_path / "t.npz", *split, "--shares", shares), words
-    )
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (("--shares", "0,0,1"), "give --split none too"),
-        (("--split", "none", "--split-names", "a=val"), "is for a column of splits"),
-        (("--split-names", "a"), "expects VALUE=train, val, test or none"),
-        (("--split-names", "a=val,a=test"), "each value once"),
-        (("--split-names", "a=dev"), "expected train, val, test or None"),
-    ],
-)
-def test_options_of_splits_that_do_not_fit_are_refused(run, tmp_path, given, words):
-    assert refused(run("task", "metadata", tmp_path, "-o", tmp_path / "t.npz", *given), words)
+def test_options_of_splits_that_do_not_fit_are_refused(refused, tmp_path, given, word):
+    refused(("task", "metadata", tmp_path, "-o", tmp_path / "t.npz", *given), word)

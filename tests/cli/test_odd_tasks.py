@@ -9,30 +9,20 @@ from odd_tasks import EVERY, ODD, edited, plain
 
 from fairerclip import FairerCLIP
 from fairerclip.data import save_task
-from fairerclip.errors import FairerClipWarning, LabelError, ModelFileError
+from fairerclip.errors import FairerClipWarning, LabelError
 from fairerclip.experiment import Experiment
 from fairerclip.metrics import paired_report
-from fairerclip.solver.terms import Attribute, LabelDesign, LabelMoments, target_map
 from light import few_settings
 
+pytestmark = pytest.mark.slow
 FAST = ("--set", "n_features=30")
 FIT = {
     "without labels": ("--labels", "none", "--no-tune", *FAST),
     "with labels": ("--no-tune", *FAST),
 }
 ROUGH = ("--permutations", "19", "--seeds", "1", *FAST)
-AUDITED = (
-    "no known class in training",
-    "no known value at all",
-    "one tiny test row",
-    "huge rows",
-    "two test rows",
-    "no class in common",
-    "equal rows",
-    "no prompts of the classes",
-    "one class and prompt",
-)
-MITIGATED = ("no known class in training", "huge rows", "two test rows")
+AUDITED = ("no known value at all", "huge rows", "two test rows", "no class in common", "equal rows")
+MITIGATED = ("no known class in training", "two test rows")
 
 
 @pytest.fixture
@@ -87,9 +77,7 @@ def test_audit_after_mitigation_answers_or_refuses(name, saved, answer):
     answer("audit", saved(name), "--mitigate", *ROUGH, output="after.json")
 
 
-@pytest.mark.parametrize(
-    "name", ["no known class in training", "no known value at all", "one validation row"]
-)
+@pytest.mark.parametrize("name", ["no known class in training", "no known value at all"])
 def test_compare_answers_or_refuses(name, saved, answer, monkeypatch):
     few_settings(monkeypatch)
     answer("compare", saved(name), "--methods", "zero-shot", "--seeds", "1", output="compared")
@@ -126,17 +114,6 @@ def test_an_audit_of_more_classes_than_results_hold_is_refused_before_the_work(r
     assert "--classes" in err
 
 
-def test_moments_of_many_classes_grow_with_rows_and_classes(tracemalloc_peak):
-    # 300 classes, 2 values and 300 zero-shot scores are 1,200 columns, whose moments with each other take 12 MB a copy.
-    c = 300
-    y = np.arange(2 * c) % c
-    rng = np.random.default_rng(0)
-    design = LabelDesign(y, c, (Attribute("s", np.eye(2)[y % 2]),), rng.normal(size=(2 * c, c)))
-    table, peak = tracemalloc_peak(lambda: LabelMoments.of(design, np.ones(2 * c)))
-    assert table.variance(target_map(table, 0.0)) == pytest.approx(1 - 1 / c)
-    assert peak < 8e6
-
-
 @pytest.mark.parametrize(("classes", "values"), [(3001, 2), (40, 200)], ids=["classes", "values"])
 def test_more_labels_than_a_fit_has_room_for_are_refused_before_the_work(classes, values):
     rng = np.random.default_rng(0)
@@ -162,16 +139,6 @@ def test_names_that_no_model_file_has_room_for_are_refused_before_the_work(run, 
     assert code == 2
     assert "give shorter names" in err
     assert not (tmp_path / "m").exists()
-
-
-def test_a_model_that_could_not_be_read_is_not_saved(tmp_path):
-    task = plain()
-    model = FairerCLIP(n_features=20, random_state=0)
-    model.fit(task.train.X, task.train.y, sensitive_features=task.train.s["s"])
-    model.fitted_ = replace(model.fitted_, classes=np.array(["a" * 1_200_000, "b" * 1_200_000]))
-    with pytest.raises(ModelFileError, match="at most 2097152 bytes"):
-        model.save(tmp_path / "m")
-    assert not list(tmp_path.iterdir())
 
 
 def test_group_sizes_of_other_groups_leave_no_weighted_average():
