@@ -5,7 +5,8 @@ import pytest
 from gallery import Gallery
 from numpy.testing import assert_allclose
 
-from fairerclip.embedding import attributes
+from fairerclip import EmbeddingMitigator
+from fairerclip.embedding import attributes, sums
 from fairerclip.embedding.value_reader import (
     _fit,
     _folds,
@@ -85,6 +86,16 @@ def test_a_penalty_is_weakened_only_where_held_out_labels_say_so():
     assert penalty(1500, g.s) < default
     noise = [np.random.default_rng(seed).integers(2, size=600) for seed in range(8)]
     assert sum(penalty(600, known) == default for known in noise) >= 6
+
+
+@pytest.mark.parametrize(("most", "step"), [(20_000, 1), (50, 6)])
+def test_a_fit_scales_the_prompts_by_rows_spread_over_all(monkeypatch, most, step):
+    g = Gallery(v=3)
+    monkeypatch.setattr(sums, "SAMPLE_ROWS", most)
+    reader = EmbeddingMitigator().fit(g.X, sensitive_text=g.text).fitted_.attributes[0].reader
+    expected = read_from_prompts("s", g.names, groups(g), g.X[::step])
+    assert_allclose(reader.weights, expected.weights, rtol=1e-9)
+    assert_allclose(reader.intercepts, expected.intercepts, rtol=1e-9)
 
 
 def test_a_reader_learns_from_so_many_rows_at_most_spread_over_all(monkeypatch):
