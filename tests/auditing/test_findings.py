@@ -103,6 +103,13 @@ def test_rows_that_were_fitted_or_chosen_on_are_no_evidence(results):
     assert "its figures are too optimistic." not in " ".join(said(given, "caution"))
 
 
+def test_a_mean_skew_that_clearly_rises_is_a_problem(results):
+    for low, high, level in ((0.05, 0.15, "problem"), (-0.15, -0.05, "good"), (-0.05, 0.15, "note")):
+        moved = {"difference": (low + high) / 2, "low": low, "high": high}
+        found = but(results, "retrieval.mean.changes.max_skew", **moved)
+        assert sum("With FairerCLIP, MaxSkew" in text for text in said(found, level)) == 1
+
+
 def test_the_verdict_and_findings_of_an_audit_are_those_of_its_sections(results):
     answer = recommend(results)
     assert results.recommendation == answer
