@@ -79,6 +79,7 @@ REFUSED = [
     ("plane points 1 tau", 0.33, "plane.points[1]: "),
     ("plane taus", [0.5] * 90_000, "plane.points: expected 540000, "),
     ("plane chosen", 99, "plane.chosen: "),
+    ("plane front", [99], "plane.front[0]: "),
     ("plane intervals 2", {}, "plane.intervals[2]: "),
     ("plane groups 0 n", 1, "plane.points[0].correct[0]: expected at most n, 1; "),
     ("plane command", "rm x", "plane.command: "),

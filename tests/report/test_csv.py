@@ -74,6 +74,17 @@ def test_retrieval_is_one_number_a_row(results):
     )
 
 
+def test_changes_of_free_queries_are_those_of_the_results():
+    results = sample.gallery()
+    rows = csv_rows(results)["queries"]
+    for query in results["queries"]["queries"]:
+        found = next(r for r in rows if (r["query"], r["stage"]) == (query["prompt"], "change"))
+        moved = query["change"]
+        assert (found["value"], found["low"], found["high"]) == tuple(
+            moved[key] for key in ("difference", "low", "high")
+        )
+
+
 def test_text_that_a_spreadsheet_would_run_is_quoted(results, tmp_path):
     bad = {**results, "probes": [{**results["probes"][0], "attribute": "=cmd|' /C calc'!A0"}]}
     write_csv(bad, tmp_path / "tables")
