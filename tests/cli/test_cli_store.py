@@ -165,6 +165,13 @@ def test_a_store_with_labels_has_the_audit_of_its_task(run, document, options, t
     assert figures(found) == figures(expected)
 
 
+def test_without_targets_and_splits_the_rankings_of_all_rows_are_audited(document, options):
+    place = options.index("--target")
+    found = document("audit", *options[:place], *options[place + 2 :], "--permutations", "19")
+    assert (found["settings"]["split"], found["task"]["rows"]) == ("train", {"train": 1180})
+    assert found["retrieval"] is not None
+
+
 def test_an_audited_row_that_is_not_finite_is_named(run, home, tmp_path):
     X = np.random.default_rng(0).normal(size=(4, 48))
     X[2, 1] = np.nan
