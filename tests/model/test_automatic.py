@@ -215,23 +215,18 @@ def test_rows_without_weight_take_no_part_in_the_choice():
 def test_every_kind_of_input_can_choose(kind):
     e = Embeddings(n=240, n_classes=3)
     rng = np.random.default_rng(4)
-    arguments = arguments_of(e)
-    tried = ["tau", "zero_shot", "gamma", "criterion"]
-    if kind == "no text":
-        del arguments["text"]
-        tried.remove("zero_shot")
-    elif kind == "prompts":
-        del arguments["sensitive_features"]
-        arguments["sensitive_text"] = e.sensitive_text
-    elif kind == "a quantity":
-        arguments["sensitive_features"] = e.s + rng.normal(size=240)
-    elif kind == "two attributes":
-        arguments["sensitive_features"] = {"s": e.s, "other": rng.integers(2, size=240)}
-    elif kind == "probabilities":
-        P = 0.7 * np.eye(2)[e.s] + 0.3 * rng.dirichlet([1, 1], size=240)
-        arguments["sensitive_features"] = SoftValues(P, ["a", "b"])
+    P = 0.7 * np.eye(2)[e.s] + 0.3 * rng.dirichlet([1, 1], size=240)
+    changes = {
+        "no text": {"text": None},
+        "prompts": {"sensitive_features": None, "sensitive_text": e.sensitive_text},
+        "a quantity": {"sensitive_features": e.s + rng.normal(size=240)},
+        "two attributes": {"sensitive_features": {"s": e.s, "other": rng.integers(2, size=240)}},
+        "probabilities": {"sensitive_features": SoftValues(P, ["a", "b"])},
+    }
+    arguments = arguments_of(e, **changes.get(kind, {}))
     model = fitted(e, arguments, class_weight="group" if kind == "group" else "balanced")
     record = model.diagnostics_["automatic"]
+    tried = {"tau", "zero_shot", "gamma", "criterion"} - ({"zero_shot"} if kind == "no text" else set())
     assert record["candidates"] == candidates(*tried)
     if kind == "a quantity":
         assert record["smallest_cell"] == np.bincount(e.y).min()

@@ -9,17 +9,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fairerclip import FairerCLIP
-from fairerclip._util.types import CODES
 from fairerclip.errors import (
     ConstantPredictionWarning,
     ConstantSensitiveWarning,
     DroppedTermWarning,
     FairerClipError,
     FairerClipWarning,
-    IdleParameterWarning,
-    LabelCycleWarning,
     LabelError,
-    ManyCategoriesWarning,
     NonFiniteError,
     NoSensitiveWarning,
     NoSolutionError,
@@ -28,13 +24,11 @@ from fairerclip.errors import (
     PromptError,
     RankWarning,
     ShapeError,
-    TextCollapseError,
     UninformativePromptsWarning,
     VanishedLabelWarning,
     ZeroRowError,
     ZeroRowWarning,
 )
-from paper import PAPER
 from small_models import AUTO, FIXED, small
 
 
@@ -43,86 +37,34 @@ def fit(e, parameters=None, **changes):
     return small(**(parameters or {})).fit(**arguments)
 
 
-def of_one_zero_shot_class(e):
-    text = np.stack([e.X.mean(axis=0), -e.X.mean(axis=0)])
-    X = e.X[e.X @ text[0] > 0]
-    return fit(e, X=X, y=None, text=text, sensitive_features=np.arange(len(X)) % 2)
-
-
 # Errors ---------------------------------------------------------------------------------------------
 
 THREE = np.arange(240) % 3
 PARTLY = [k // 2 % 2 if k % 2 else None for k in range(240)]
 REFUSED = {
     "one class": (LabelError, "[1]", lambda e: fit(e, y=np.ones(240, dtype=int))),
-    "one class without prompts": (LabelError, "[0]", lambda e: fit(e, y=0 * e.y, text=None)),
-    "one zero-shot class": (LabelError, "[0]", of_one_zero_shot_class),
     "neither labels nor prompts": (LabelError, "text=", lambda e: fit(e, y=None, text=None)),
     "a class without weight": (
         LabelError,
         "[2]",
         lambda e: fit(e, y=THREE, text=None, sample_weight=(THREE < 2).astype(float)),
     ),
-    "a class without rows and prompts": (
-        LabelError,
-        "[2]",
-        lambda e: fit(e, y=PARTLY, text=None, classes=[0, 1, 2]),
-    ),
     "two columns of labels": (LabelError, "(240, 2)", lambda e: fit(e, y=np.column_stack([e.y, e.y]))),
-    "few labels": (ShapeError, "5", lambda e: fit(e, y=e.y[:5])),
-    "groups to weight by that are none": (
-        ParameterError,
-        "group",
-        lambda e: fit(e, {"class_weight": "group"}, sensitive_features=e.X[:, 0]),
-    ),
     "few weights": (ShapeError, "(5,)", lambda e: fit(e, sample_weight=np.ones(5))),
     "negative weights": (ParameterError, "negative", lambda e: fit(e, sample_weight=-np.ones(240))),
-    "no weight": (ParameterError, "zero", lambda e: fit(e, sample_weight=np.zeros(240))),
     "weights that are NaN": (ParameterError, "finite", lambda e: fit(e, sample_weight=np.full(240, np.nan))),
-    "weights that are text": (ParameterError, "numbers", lambda e: fit(e, sample_weight=["a"] * 240)),
-    "huge weights": (ParameterError, "1e", lambda e: fit(e, sample_weight=np.full(240, 1e31))),
-    "one axis": (ShapeError, "2D", lambda e: fit(e, X=e.X[:, 0])),
-    "three axes": (ShapeError, "3", lambda e: fit(e, X=e.X[None])),
     "no rows": (ShapeError, "0", lambda e: fit(e, X=e.X[:0])),
-    "no columns": (ShapeError, "0", lambda e: fit(e, X=e.X[:, :0])),
     "text as rows": (ShapeError, "<U", lambda e: fit(e, X=e.X.astype(str))),
     "huge rows": (NonFiniteError, "e+", lambda e: fit(e, {"normalize": False}, X=1e200 * e.X)),
-    "tiny rows": (NonFiniteError, "e-", lambda e: fit(e, {"normalize": False}, X=1e-200 * e.X)),
     "prompts of another width": (ShapeError, "(11,)", lambda e: fit(e, text=e.text[:, 1:])),
-    "sensitive prompts of another width": (
-        ShapeError,
-        "sensitive_text",
-        lambda e: fit(e, sensitive_features=None, sensitive_text=np.ones((2, 3))),
-    ),
     "a class without a prompt": (ShapeError, "(0, 12)", lambda e: fit(e, text=[e.text[:1], e.text[:0]])),
     "one prompt twice": (PromptError, "0 and 1", lambda e: fit(e, text=e.text[[0, 0]])),
-    "one sensitive prompt twice": (
-        PromptError,
-        "sex",
-        lambda e: fit(
-            e, sensitive_features=None, sensitive_text={"sex": [*e.sensitive_text, e.sensitive_text[0]]}
-        ),
-    ),
     "fewer prompts than classes": (PromptError, "2", lambda e: fit(e, y=THREE)),
-    "one prompt": (PromptError, "1", lambda e: fit(e, text=e.text[:1])),
-    "a word as prompts": (PromptError, "str", lambda e: fit(e, text="a photo of a bird")),
     "words as prompts": (PromptError, "encode", lambda e: fit(e, text=[["bird"], ["plane"]])),
-    "a zero prompt": (ZeroRowError, "text[1]", lambda e: fit(e, text=e.text * [[1], [0]])),
-    "a prompt with NaN": (NonFiniteError, "text[1]", lambda e: fit(e, text=e.text * [[1], [np.nan]])),
     "prompts that cancel out": (
         PromptError,
         "entry 1",
         lambda e: fit(e, y=None, text=[e.text[:1], np.stack([e.text[1], -e.text[1]])]),
-    ),
-    "text that collapses": (
-        TextCollapseError,
-        "tau_text",
-        lambda e: fit(e, {"scaling": "spectral", "tau_text": 0.9}),
-    ),
-    "a penalty that wins everywhere": (
-        NoSolutionError,
-        "tau=0.9",
-        lambda e: fit(e, {**PAPER, "tau": 0.9}, sensitive_features=e.y),
     ),
     "a ridge that is too small": (
         NotDefiniteError,
@@ -145,32 +87,18 @@ def test_what_cannot_be_fitted_is_refused(embeddings, name):
     ("name", "values"),
     [
         ("kernel", ["poly"]),
-        ("alignment", ["cubic"]),
-        ("criterion", ["equal"]),
-        ("scaling", ["none"]),
-        ("solver", ["lobpcg"]),
         ("dtype", ["float16"]),
-        ("decision", ["coin"]),
-        ("decision_zero", ["median"]),
-        ("sensitive_terms", ["all"]),
-        ("sensitive_kind", ["ordinal"]),
         ("tau", [-0.1, 1, np.nan, np.inf, "much", True, None]),
-        ("tau_z", [1.5, None]),
         ("tau_text", [-0.1, 1]),
-        ("tau_z_text", [1.5]),
         ("gamma", [0, None]),
-        ("gamma_text", [-1.0, "auto"]),
         ("n_features", [0, 2.5]),
-        ("n_components", [0]),
-        ("max_iter", [0]),
         ("bandwidth", ["mean", -1.0]),
         ("random_state", ["lucky"]),
         ("zero_shot", [1.5, -0.1, np.nan, True, "half"]),
-        ("guess_weight", [1.5, None]),
         ("class_offsets", ["learn", [0.1, -0.1]]),
-        ("refine", [1, None]),
-        ("class_weight", [{7: 2}, {0: -1}, {0: "much"}, {0: np.inf}, {0: 0, 1: 0}, "even", 1.0]),
-        ("subsample", [{7: 0.5}, {0: 0}, {0: 2}, "balanced:x", "even", 0.5, (0.5, 0.5, 1), (0.5, 2)]),
+        ("refine", [1]),
+        ("class_weight", [{7: 2}, {0: -1}, {0: np.inf}, {0: 0, 1: 0}, "even", 1.0]),
+        ("subsample", [{7: 0.5}, {0: 0}, {0: 2}, "balanced:x", 0.5, (0.5, 0.5, 1)]),
     ],
 )
 def test_a_parameter_out_of_range_is_named(embeddings, name, values):
@@ -228,15 +156,7 @@ def test_one_sensitive_value_is_a_warning_and_a_fit_without_any(embeddings, crit
 
 WARNED = {
     NoSensitiveWarning: lambda e, own: fit(e, own, sensitive_features=None),
-    ConstantSensitiveWarning: lambda e, own: fit(e, own, text=None, sensitive_features=np.zeros(240)),
     VanishedLabelWarning: lambda e, own: fit(e, own, y=e.y % 2),
-    ZeroRowWarning: lambda e, own: fit(
-        e, {**own, "normalize": False}, text=None, X=np.where(np.arange(240)[:, None] == 0, 0, e.X)
-    ),
-    ManyCategoriesWarning: lambda e, own: fit(
-        e, {**own, "tau": 0.0}, text=None, sensitive_features=np.arange(240) % 60
-    ),
-    IdleParameterWarning: lambda e, own: fit(e, {**own, "decision_zero": "mean"}, text=None),
     RankWarning: lambda e, own: fit(e, {**own, "n_components": 9}, text=None),
 }
 
@@ -263,26 +183,10 @@ def test_a_group_without_weight_leaves_a_term_that_is_dropped(embeddings):
 
 def test_too_many_components(embeddings):
     e = embeddings()
-    with pytest.warns(RankWarning):
-        m = fit(e, {**PAPER, "n_components": 7, "tau": 0.0})
-    assert m.transform(e.X).shape == (240, 1)
     with pytest.warns(RankWarning):  # zero-shot scores that are not centred have one direction more
         m = fit(e, {"n_components": 7, "tau": 0.0})
     assert m.transform(e.X).shape == (240, 2)
     assert m.transform_text(e.text).shape == (2, 2)
-
-
-def test_pseudo_labels_that_go_round_in_circles(embeddings, monkeypatch):
-    e = embeddings()
-    zero_shot = (e.X @ e.text.T).argmax(axis=1).astype(CODES)
-    flip = zero_shot.copy()
-    flip[:5] = 1 - flip[:5]
-    answers = {zero_shot.tobytes(): flip, flip.tobytes(): zero_shot}
-    monkeypatch.setattr(
-        "fairerclip.solver.alternation.Round.predict", lambda self: answers[self.sides.y.tobytes()]
-    )
-    with pytest.warns(LabelCycleWarning, match="5 rows"):
-        fit(e, {"refine": True}, y=None)
 
 
 # Few and strange rows -------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 from fairerclip import FairerCLIP
 from fairerclip.inputs.sensitive_columns import SoftValues
@@ -277,27 +277,3 @@ def test_groups_stay_together_and_are_dealt_by_their_rarest_cell():
     assert all(len(np.unique(folds[groups == g])) == 1 for g in range(40))
     assert np.bincount(folds[cell == 1], minlength=4).tolist() == [2, 2, 2, 2]
     assert np.bincount(folds).tolist() == [50, 50, 50, 50]
-
-
-def test_fits_with_other_zero_shot_scores_come_from_the_same_pass():
-    e = Embeddings(n=150, n_classes=3)
-    prompts = {"text": {k: e.text[k] for k in range(3)}, "sensitive_text": e.sensitive_text}
-    params = [parameters_of(orthogonal=orthogonal, kernel="linear") for orthogonal in (False, True)]
-    data = [read_inputs(own, e.X, e.y, **prompts).data for own in params]
-    together = FoldedFits(data[0], three_folds(e), variants=data[1:])
-    for number, own in enumerate(data):
-        alone = FoldedFits(own, three_folds(e))
-        fits = zip(
-            together.variant(number).prepare("group", [1e-3]), alone.prepare("group", [1e-3]), strict=True
-        )
-        for (place, found), (_, expected) in fits:
-            settings = [found.setting({**params[number], **point}) for point in POINTS]
-            got = together.variant(number).scores(place, found, settings, refine=False)
-            for scores, wanted in zip(
-                got, alone.scores(place, expected, settings, refine=False), strict=True
-            ):
-                assert_allclose(scores, wanted, atol=1e-10 * np.abs(wanted).max())
-    differ = [
-        fits.prepare_all("group", 1e-3).problem.sides(data[0].y).image.cross for fits in (together, alone)
-    ]
-    assert np.abs(differ[0] - differ[1]).max() > 1e-6

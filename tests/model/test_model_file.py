@@ -5,14 +5,13 @@ import os
 import random
 import re
 import struct
-import tracemalloc
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 from fairerclip import EmbeddingMitigator, FairerCLIP, load
-from fairerclip.baselines import LEACE, LinearProbe, ZeroShot
+from fairerclip.baselines import LEACE, LinearProbe
 from fairerclip.errors import ModelFileError, OutputExistsError, ParameterError, StateError
 from fairerclip.model.details import ModelDetails, ModelMetric
 from forged import MANIFEST, TENSORS, forge, tensors_of
@@ -132,13 +131,9 @@ def test_a_loaded_model_can_be_fitted_again(fitted, folder):
     assert_array_equal(fit(FairerCLIP.load(folder)).components_, fitted.components_)
 
 
-@pytest.mark.parametrize("label", [("a", 1), b"a"])
-def test_a_label_that_json_cannot_hold_is_refused(tmp_path, label):
-    y = np.empty(240, dtype=object)
-    for i, k in enumerate(E.y):
-        y[i] = label if k else type(label)()
-    m = small().fit(E.X, y, sensitive_features=E.s)
-    with pytest.raises(ModelFileError, match=type(label).__name__):
+def test_a_label_that_json_cannot_hold_is_refused(tmp_path):
+    m = small().fit(E.X, np.array([b"a", b"b", b"c"], dtype=object)[E.y], sensitive_features=E.s)
+    with pytest.raises(ModelFileError, match="bytes"):
         m.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
@@ -182,14 +177,8 @@ def test_details_are_kept_until_the_model_is_fitted_again(fitted, tmp_path):
     assert back.details_ == known
     assert load(back.save(tmp_path / "b")).details_ == known
     assert load(fit(back).save(tmp_path / "c")).details_ == ModelDetails()
-    for wrong in (
-        lambda: fitted.save(tmp_path / "m", details={"task": "birds"}),
-        lambda: ModelDetails(prompts={"a": "one text, and not a list"}),
-        lambda: ModelMetric("worst_group", "after", "test", float("nan")),
-        lambda: ModelMetric("worst_group", "during", "test", 0.5),
-    ):
-        with pytest.raises(ParameterError):
-            wrong()
+    with pytest.raises(ParameterError):
+        ModelMetric("worst_group", "after", "test", float("nan"))
 
 
 @pytest.mark.parametrize("changed", [{"normalize": False}, {"decision": "prompts"}])
@@ -223,7 +212,6 @@ def test_a_taken_name_is_left_alone_unless_asked_and_other_files_always(fitted, 
         {"thesis.txt": b"thesis"},
         {"model.json": b'{"class_name": "Sequential"}', "model.weights.h5": b"h5", "README.md": b"mine"},
         {MANIFEST: b'{"format": "other", "kind": "LinearProbe"}', TENSORS: b"mine"},
-        {MANIFEST: b'{"format": "fairerclip", "kind": "FutureKind"}'},
     ],
     ids=str,
 )
@@ -331,17 +319,11 @@ ENTRY, LONG = entry(shape=[4], data_offsets=[0, 32]), "x" * 500_000
 METRIC = {"name": "a", "stage": "after", "split": "", "attribute": None, "low": None, "high": None}
 HOSTILE = {
     "a missing manifest": ("missing-file", lambda f: (f / MANIFEST).unlink()),
-    "missing tensors": ("missing-file", lambda f: (f / TENSORS).unlink()),
     "a linked manifest": ("link", instead(MANIFEST, lambda p: p.symlink_to("elsewhere"))),
-    "linked tensors": ("link", instead(TENSORS, lambda p: p.symlink_to("elsewhere"))),
     "a pipe as tensors": ("not-plain", instead(TENSORS, os.mkfifo)),
-    "a folder as manifest": ("not-plain", instead(MANIFEST, os.mkdir)),
     "a large manifest": ("too-large", write(MANIFEST, b" " * (2 << 20) + b"{}")),
-    "many values": ("too-large", write(MANIFEST, b"[" + b"0," * 400_000 + b"0]")),
     "a large header": ("too-large", lambda f: forge(f, blob=struct.pack("<Q", 1 << 40) + b"{}")),
     "an empty manifest": ("not-json", write(MANIFEST, b"")),
-    "no UTF-8": ("not-json", write(MANIFEST, b"\xff\xfe\x00")),
-    "a long number": ("not-json", write(MANIFEST, b"1" * 10_000)),
     "deep JSON": ("too-deep", write(MANIFEST, b"[" * 100_000)),
     "a repeated key": ("repeated-key", edit(MANIFEST, lambda b: b.replace(b"{", b'{"kind": "LEACE",', 1))),
     "NaN in JSON": (
@@ -349,53 +331,26 @@ HOSTILE = {
         edit(MANIFEST, lambda b: re.sub(rb'"gamma": [^,]+', b'"gamma": 1e999', b)),
     ),
     "another format": ("format", lambda f: forge(f, format="other")),
-    "a list as manifest": ("format", write(MANIFEST, b"[]")),
     "another version": ("version", lambda f: forge(f, format_version=999)),
     "an unknown key": ("unknown-field", lambda f: forge(f, **{LONG: 1})),
-    "an unknown parameter": ("unknown-field", inside("parameters", x=1)),
-    "an unknown key of the state": ("unknown-field", lambda f: forge(f, state={LONG: 1})),
-    "an unknown key of a tensor": ("unknown-field", with_entry("zero_", x=1)),
-    "an unknown detail": ("unknown-field", inside("details", x=1)),
-    "other spacing": ("changed-manifest", edit(MANIFEST, lambda b: json.dumps(json.loads(b)).encode())),
-    "a line break at the end": ("changed-manifest", edit(MANIFEST, lambda b: b + b"\n")),
     "an unknown kind": ("kind", lambda f: forge(f, kind="os.system")),
-    "another kind": ("kind", lambda f: forge(f, kind="EmbeddingMitigator")),
     "bytes behind the tensors": ("size", edit(TENSORS, lambda b: b + b"\0")),
-    "bytes behind, with a size that fits": (
-        "size",
-        lambda f: forge(f, blob=(f / TENSORS).read_bytes() + b"\0"),
-    ),
     "a header that is none": ("header", blob({"mean_": 3}, b"")),
-    "a type that is none": ("dtype", blob({"mean_": entry(dtype="X99")}, b"\0" * 8)),
     "tensors that overlap": (
         "overlap",
         blob({"mean_": ENTRY, "zero_": {**ENTRY, "data_offsets": [16, 48]}}, b"\0" * 48),
     ),
-    "a tensor of no manifest": (
-        "unknown-tensor",
-        lambda f: forge(f, entries={k: v for k, v in manifest_of(f)["tensors"].items() if k != "zero_"}),
-    ),
     "a tensor that the kind does not know": ("unknown-tensor", tensor(LONG, lambda _: np.zeros(3))),
-    "an unknown tensor of the features": ("unknown-tensor", tensor("features.x", lambda _: np.zeros(3))),
     "a tensor that the kind needs": (
         "missing-tensor",
         lambda f: forge(f, tensors={k: v for k, v in tensors_of(f).items() if k != "zero_"}),
     ),
-    "integers": ("dtype", tensor("zero_", lambda a: a.astype(np.int64))),
     "float32 where float64 is used": ("dtype", tensor("zero_", lambda a: a.astype(np.float32))),
     "another shape than the manifest's": ("shape", with_entry("zero_", shape=[1, 1])),
     "another digest": ("changed-tensor", with_entry("zero_", sha256="0" * 64)),
     "infinity in a tensor": ("not-finite", tensor("mean_", lambda a: np.full_like(a, np.inf))),
     "tensors that do not fit together": ("mismatch", tensor("mean_", lambda a: a[:-1])),
-    "huge weights": ("mismatch", tensor("score_weights_", lambda a: np.full_like(a, 1e308))),
     "a strength out of range": ("mismatch", inside("parameters", tau=5.0)),
-    "a kernel that is none": ("mismatch", inside("parameters", kernel="other")),
-    "an impossible width": ("value", lambda f: forge(f, n_features_in=-6)),
-    "a huge figure": (
-        "value",
-        inside("details", metrics=[{**METRIC, "confidence": None, "value": 10**400}]),
-    ),
-    "many prompts": ("value", inside("details", prompts={"a": ["b"] * 10_001})),
 }
 
 
@@ -408,9 +363,8 @@ def test_every_fault_is_refused_with_its_reason_in_one_line(folder, name):
     assert caught.value.reason == reason, caught.value
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 700
-    if name != "another kind":
-        with pytest.raises(ModelFileError):
-            load(folder, mapped=True)
+    with pytest.raises(ModelFileError):
+        load(folder, mapped=True)
 
 
 def test_a_path_that_is_no_folder_is_refused(folder):
@@ -423,16 +377,12 @@ def test_a_path_that_is_no_folder_is_refused(folder):
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"classes": value} for value in ([0, 1], [0, 1, 1], [0, [1], 2], {"a": 1}, "abc", [0, 1, None])),
-        *({"n_features_in": value} for value in (7, "6", None)),
+        *({"classes": value} for value in ([0, 1], [0, 1, 1], [0, [1], 2], "abc", [0, 1, None])),
+        *({"n_features_in": value} for value in (7, "6")),
         *({"state": {"temperature": value}} for value in (None, -1.0)),
-        *({"state": {"features": value}} for value in ("poly", 3, None, "linear")),
-        *({"state": {"n_iter": "many"}}, {"state": {"text_features": "rbf"}}),
-        *({"feature_names_in": value} for value in (["a"], 5)),
-        *({"diagnostics": []}, {"parameters": []}, {"parameters": {"tau": 0.1}}),
-        *({"kind": value} for value in (None, ["FairerCLIP"], "Baseline", "LEACE")),
-        *({"entries": []}, {"entries": {}}, {"tensor_bytes": None}, {"tensor_bytes": True}),
-        *({"details": {}}, {"details": None}, {"versions": {}}, {"versions": None}),
+        *({"state": {"features": value}} for value in ("poly", "linear")),
+        *({"feature_names_in": ["a"]}, {"diagnostics": []}, {"parameters": {"tau": 0.1}}),
+        *({"kind": "LEACE"}, {"entries": {}}, {"tensor_bytes": None}, {"details": {}}, {"versions": None}),
     ],
     ids=str,
 )
@@ -442,15 +392,7 @@ def test_a_forged_manifest_is_refused_although_its_digests_fit(folder, changes):
 
 
 @pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("tau", ["auto", None, True, [0.5]]),
-        ("gamma", ["1e-3", None]),
-        ("zero_shot", ["auto", {}]),
-        ("guess_weight", [None, "auto"]),
-        ("criterion", ["auto", "equal", None, 1]),
-        ("offsets", [[0.0], "none", [None] * 3]),
-    ],
+    ("name", "values"), [("tau", ["auto", None, True]), ("criterion", ["auto", 1]), ("offsets", [[0.0]])]
 )
 def test_forged_or_missing_learned_values_are_refused(folder, name, values):
     learned = manifest_of(folder)["state"]["learned"]
@@ -503,27 +445,14 @@ def test_a_flipped_or_missing_byte_is_refused_or_changes_no_answer(fitted, tmp_p
     assert_array_equal(load(folder).transform(E.X), model.transform(E.X))
 
 
-def test_unknown_tensors_are_refused_before_they_are_read_and_others_are_read_once(folder, tmp_path):
-    def peak_of(action):
-        tracemalloc.start()
-        try:
-            action()
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-
+def test_unknown_tensors_are_refused_before_they_are_read(folder, tracemalloc_peak):
     def refused():
         with pytest.raises(ModelFileError):
             load(folder)
 
     size = 8 << 20
     forge(folder, tensors={**tensors_of(folder), "payload": np.zeros(size // 8)})
-    assert peak_of(refused) < size / 4
-    rows = np.random.default_rng(0).normal(size=(20, 20_000))
-    model = ZeroShot().fit(rows, text={str(k): row for k, row in enumerate(rows)})
-    large = model.save(tmp_path / "large")
-    size = (large / TENSORS).stat().st_size
-    assert size < peak_of(lambda: load(large)) < 1.9 * size
+    assert tracemalloc_peak(refused)[1] < size / 4
 
 
 def test_tensors_at_any_byte_of_the_file_are_read(fitted, folder):

@@ -50,15 +50,11 @@ def test_odd_values_give_finite_scores_or_an_error_of_the_package(number, embedd
 
 def test_more_features_than_there_is_room_for_are_refused_before_they_are_drawn(embeddings, tracemalloc_peak):
     e = embeddings(n=40, p=6)
-    wide = np.ones((2, MAX_FEATURES + 1), dtype=np.float32)
 
     def draw():
         with pytest.raises(ParameterError, match="n_features"):
             make_features("rbf", np.ones((1, 40_960)), n_features=30_000, bandwidth=1.0)
 
     assert tracemalloc_peak(draw)[1] < 10e6
-    for n_features in (MAX_FEATURES + 1, 10**20):
-        with pytest.raises(ParameterError, match="n_features"):
-            FairerCLIP(n_features=n_features).fit(e.X, e.y, sensitive_features=e.s)
     with pytest.raises(ParameterError, match="n_features"):
-        FairerCLIP(kernel="linear").fit(wide, [0, 1], sensitive_features=[0, 1])
+        FairerCLIP(n_features=MAX_FEATURES + 1).fit(e.X, e.y, sensitive_features=e.s)

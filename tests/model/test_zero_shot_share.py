@@ -5,9 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import linalg
 
-from fairerclip.errors import VanishedLabelWarning
 from fairerclip.inputs.prompts import prototypes, zero_shot_scores
-from paper import PAPER
 from small_models import small
 
 
@@ -102,30 +100,6 @@ def test_prompts_alone_and_no_penalty_are_the_zero_shot_classifier(embeddings, n
     beta = np.sum(scores * expected) / np.sum(expected**2)
     assert beta > 0
     assert_allclose(scores, beta * expected, atol=1e-4 * np.abs(scores).max())
-
-
-def test_a_share_of_zero_is_the_paper_without_scores(embeddings):
-    e = embeddings(n_classes=3)
-    a, b = (small(**{**PAPER, "decision": d}) for d in ("prompts", "target"))
-    for m in (a, b):
-        m.fit(e.X, e.y, sensitive_features=e.s, text=e.text)
-    assert_allclose(a.components_, b.components_, atol=1e-10)  # the decision changes no encoder
-    Z = b.transform(e.X)
-    means = np.stack([Z[e.y == k].mean(axis=0) for k in range(3)])
-    nearest = np.linalg.norm(Z[:, None] - means[None], axis=2).argmin(axis=1)
-    assert_array_equal(b.predict(e.X), nearest)
-
-
-# The text side has one direction only for the two classes that have rows.
-@pytest.mark.filterwarnings("ignore:2 components were asked for, the text side:fairerclip.errors.RankWarning")
-@pytest.mark.filterwarnings("ignore:the text encoder gives classes:fairerclip.errors.TextCollapseWarning")
-def test_a_class_without_rows_is_found_by_its_prompt(embeddings):
-    e = embeddings(n_classes=3, n=600, correlation=0.3)
-    rows = e.y < 2
-    m = small(zero_shot=1.0, n_components=2, tau=0.0, tau_z=0.0, kernel="linear", gamma=1e-6)
-    with pytest.warns(VanishedLabelWarning):
-        m.fit(e.X[rows], e.y[rows], sensitive_features=e.s[rows], text=e.text, classes=[0, 1, 2])
-    assert np.mean(m.predict(e.X[~rows]) == 2) > 0.8
 
 
 # What None stands for -------------------------------------------------------------------------------
