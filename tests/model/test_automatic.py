@@ -265,13 +265,3 @@ def test_rows_that_are_not_judged_are_fitted_on_in_every_split():
     splits = splits_of(np.array([0, 1, 0, 2]), np.array([3, 5, 6, 9]), np.array([1, 3, 4, 5, 6, 9]))
     assert [s.scored.tolist() for s in splits] == [[3, 6], [5], [9]]
     assert [s.fitted_on.tolist() for s in splits] == [[1, 4, 5, 9], [1, 3, 4, 6, 9], [1, 3, 4, 5, 6]]
-
-
-def test_the_rows_that_are_judged_are_limited(monkeypatch):
-    e = Embeddings(n=400, correlation=0.3)
-    monkeypatch.setattr(module, "MOST_ROWS", 60)
-    model = fitted(e)
-    record = model.diagnostics_["automatic"]
-    assert record["rows"] == 60
-    assert record["smallest_cell"] == 15
-    assert model.state.prepared.problem.rows.n_rows == 400

@@ -40,7 +40,6 @@ def fit(e, parameters=None, **changes):
 # Errors ---------------------------------------------------------------------------------------------
 
 THREE = np.arange(240) % 3
-PARTLY = [k // 2 % 2 if k % 2 else None for k in range(240)]
 REFUSED = {
     "one class": (LabelError, "[1]", lambda e: fit(e, y=np.ones(240, dtype=int))),
     "neither labels nor prompts": (LabelError, "text=", lambda e: fit(e, y=None, text=None)),

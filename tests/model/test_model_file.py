@@ -316,7 +316,6 @@ def entry(**changes):
 
 
 ENTRY, LONG = entry(shape=[4], data_offsets=[0, 32]), "x" * 500_000
-METRIC = {"name": "a", "stage": "after", "split": "", "attribute": None, "low": None, "high": None}
 HOSTILE = {
     "a missing manifest": ("missing-file", lambda f: (f / MANIFEST).unlink()),
     "a linked manifest": ("link", instead(MANIFEST, lambda p: p.symlink_to("elsewhere"))),

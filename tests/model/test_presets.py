@@ -1,13 +1,10 @@
 """Presets as they were published: docs in method.md, section 3; and that the paper's do not collapse."""
 
-import warnings
-
-import numpy as np
 import pytest
 
 from fairerclip import FairerCLIP
 from fairerclip.data import simulate
-from fairerclip.errors import FairerClipWarning, ParameterError
+from fairerclip.errors import ParameterError
 from fairerclip.model.automatic import AUTOMATIC
 from fairerclip.model.presets import PRESETS
 
@@ -60,22 +57,6 @@ def test_an_unknown_preset_is_refused():
     for key in (("imagenet", "paper"), ("waterbirds", "rumour"), ("fairface", "released")):
         with pytest.raises(ParameterError, match=key[0]):
             FairerCLIP.preset(key[0], source=key[1])
-
-
-@pytest.mark.parametrize("backbone", ["RN50", "ViT-L/14"])
-def test_a_preset_keeps_its_shares_whatever_the_classes_are_called(backbone):
-    task, names = simulate("celeba", scale=0.01, width=32), ("dark", "blond")
-    m = FairerCLIP.preset("celeba", source="released", backbone=backbone).set_params(
-        n_features=60, max_iter=1
-    )
-    y, text = [names[k] for k in task.train.y], list(task.text_target)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FairerClipWarning)
-        m.fit(task.train.X, y, sensitive_features=task.train.sensitive(), text=text, classes=names)
-    counts = np.bincount(task.train.y)
-    smaller = counts.min()
-    kept = {"RN50": (round(0.06 * counts[0]), counts[1]), "ViT-L/14": (round(0.8 * smaller),) * 2}[backbone]
-    assert np.bincount(m.state.prepared.y).tolist() == list(kept)
 
 
 @pytest.mark.slow
