@@ -10,7 +10,7 @@ from fairerclip.errors import (
     LabelError,
     PromptError,
 )
-from fairerclip.inputs.encode import encode, occurring
+from fairerclip.inputs.encode import encode
 from fairerclip.inputs.prompts import prototypes, zero_shot
 from fairerclip.inputs.weights import (
     balancing_weights,
@@ -198,26 +198,3 @@ def test_a_mapping_weights_the_rows_of_each_class():
     given = np.array([1.0, 2.0, 1.0, 0.5])
     found = weights(y, ["a", "b", "c"], given, class_weight={"b": 3, "c": 0})
     assert_array_equal(found, [1.0, 6.0, 0.0, 1.5])
-
-
-def test_prompts_of_the_target_may_be_a_mapping_from_class(embeddings):
-    e = embeddings()
-    y = np.array(["water", "land"], dtype=object)[e.y]
-    y[::2] = None
-    mapping = {"water": e.text[0], "land": e.text[1]}
-    m = small(max_iter=1).fit(e.X, y, sensitive_features=e.s, text=mapping)
-    assert m.classes_.tolist() == ["water", "land"]
-    assert np.mean(m.predict(e.X) == np.array(["water", "land"])[e.y]) > 0.8
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_occurring_codes_are_those_of_unique(seed, monkeypatch):
-    monkeypatch.setattr("fairerclip.inputs.encode.CODE_ROWS", 7)
-    rng = np.random.default_rng(seed)
-    codes = rng.integers(0, rng.integers(1, 9), size=30 * seed).astype(np.int32)
-    present, places = occurring(codes)
-    expected = np.unique(codes, return_inverse=True)
-    np.testing.assert_array_equal(present, expected[0])
-    np.testing.assert_array_equal(places, expected[1])
-    with pytest.raises(AssertionError):
-        occurring(np.array([0, -1]))

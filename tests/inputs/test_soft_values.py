@@ -35,13 +35,10 @@ def doubtful(codes, doubt, seed=8):
 @pytest.mark.parametrize(
     ("probabilities", "values"),
     [
-        ([0.5, 0.5], ["a", "b"]),
         ([[0.5, 0.5]], ["a", "b", "c"]),
         ([[0.5, 0.6]], ["a", "b"]),
         ([[1.5, -0.5]], ["a", "b"]),
         ([[np.nan, 0.5]], ["a", "b"]),
-        ([["much", "little"]], ["a", "b"]),
-        (np.zeros((3, 0)), []),
     ],
 )
 def test_probabilities_that_cannot_be_are_refused(probabilities, values):

@@ -71,19 +71,6 @@ def test_margins_are_the_true_score_minus_the_best_other(n_classes, dtype):
     assert_array_equal(e.margins(scores[1]), found[1])
 
 
-def test_hits_count_right_rows_by_the_probability_of_their_group():
-    e = evidence_of()
-    scores = scores_of(e)[2]
-    right, counts = e.hits(scores)
-    expected = np.zeros((3, 2))
-    for i, y in enumerate(e.y):
-        if scores[i].argmax() == y:
-            expected[y] += e.groups[i]
-    assert_allclose(right, expected, rtol=1e-12)
-    assert_array_equal(counts, e.counts)
-    assert np.all(right < counts)
-
-
 @pytest.mark.parametrize("soft", [True, False])
 def test_draws_are_accuracies_with_random_weights_and_a_prior(soft):
     """A loop over models, cells, draws and rows."""

@@ -89,18 +89,6 @@ def test_a_value_that_no_known_row_has_gets_probability_zero():
     assert_array_equal(alone, np.tile([0, 0, 1], (150, 1)))
 
 
-def test_cosines_are_those_with_the_mean_of_the_prompts_of_a_value():
-    rng = np.random.default_rng(0)
-    X, prompts = rng.normal(size=(20, 6)), [rng.normal(size=(3, 6)), rng.normal(size=(1, 6))]
-    found = prompt_cosines(X, prompts)
-    assert found.dtype == np.float64
-    for i, row in enumerate(X):
-        for v, group in enumerate(prompts):
-            mean = np.mean([prompt / np.linalg.norm(prompt) for prompt in group], axis=0)
-            cosine = row @ mean / np.linalg.norm(row) / np.linalg.norm(mean)
-            assert found[i, v] == pytest.approx(cosine, abs=1e-6)
-
-
 def test_guessed_groups_are_as_sure_as_the_mixture_and_known_ones_stay():
     e = Embeddings(n=300)
     e.X = e.X + 0.3 * np.random.default_rng(0).normal(size=e.X.shape)

@@ -143,11 +143,6 @@ def test_differences_are_defined_where_a_compared_class_has_two_groups():
     assert not Objective("average").is_defined(np.zeros((2, 2), dtype=bool))
 
 
-def test_a_floor_is_met_by_shares_that_reach_it():
-    assert Objective("average").is_met([0.0, 1.0]).tolist() == [True, True]
-    assert Objective("average", 0.8).is_met([0.79, 0.8, 0.81]).tolist() == [False, True, True]
-
-
 @pytest.mark.parametrize(("name", "least"), [("worst_group", 0.97), ("eod", -0.01)])
 def test_a_cell_of_less_than_half_an_expected_row_has_no_figure(name, least):
     y = np.repeat([0, 1], 50)

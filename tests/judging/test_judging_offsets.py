@@ -74,26 +74,3 @@ def test_models_that_miss_a_floor_with_every_offset_stay_as_they_are(n_classes):
     values, offsets = learn_offsets(scores, np.array([-np.inf]), judge)
     assert values[0] == -np.inf
     assert_array_equal(offsets, np.zeros((1, n_classes)))
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_the_order_of_rows_and_classes_does_not_matter(n_classes):
-    rng = np.random.default_rng(0)
-    y = rng.integers(n_classes, size=300)
-    scores = scores_of(y, n_classes, np.linspace(0, 2, n_classes))[None]
-    first = learn_offsets(scores, worst_class(y)(scores, np.zeros((1, n_classes))), worst_class(y))
-    rows, classes = rng.permutation(300), rng.permutation(n_classes)
-    moved, codes = scores[:, rows][:, :, np.argsort(classes)], classes[y[rows]]
-    again = learn_offsets(moved, worst_class(codes)(moved, np.zeros((1, n_classes))), worst_class(codes))
-    assert_allclose(again[1][:, classes], first[1], atol=1e-12)
-    assert_allclose(again[0], first[0], atol=1e-12)
-
-
-def test_boundaries_lie_between_rows_with_two_to_ninety_eight_percent_below():
-    difference = np.random.default_rng(0).permutation(np.arange(100.0))
-    found = boundaries(difference)
-    assert_array_equal(found, np.sort(found))
-    assert not np.any(np.isin(found, difference))
-    assert (found.min(), found.max()) == (1.5, 97.5)
-    assert np.any(found == 49.5)
-    assert_allclose(found + found[::-1], 99)  # the same from both sides

@@ -8,7 +8,6 @@ from two_sides import SETTING, Case, naive_rounds
 
 from fairerclip.errors import (
     LabelCycleWarning,
-    NoSolutionError,
     NotConvergedWarning,
     RankWarning,
     TextCollapseError,
@@ -17,7 +16,6 @@ from fairerclip.solver import alternation
 from fairerclip.solver.alternation import alternate
 from fairerclip.solver.pairing import procrustes
 from fairerclip.solver.rows import FeatureRows
-from fairerclip.solver.terms import Attribute
 
 
 def package_scores(case, result):
@@ -140,14 +138,6 @@ def test_the_text_side_collapses_where_the_theory_says(embeddings):
     alternate(case.problem, case.y, replace(SETTING, tau_text=0.66, tau_z_text=0.5))
     with pytest.raises(TextCollapseError):
         alternate(case.problem, case.y, replace(SETTING, tau_text=0.67, tau_z_text=0.5))
-
-
-def test_an_overwhelming_penalty_is_a_named_error(embeddings):
-    case = Case(embeddings)
-    case.problem.attributes = (Attribute("s", np.eye(2)[case.y]),)  # S is Y itself
-    case.problem._latest = case.problem._sides(case.y, case.problem._pass(case.y, covariance=False))
-    with pytest.raises(NoSolutionError):
-        alternate(case.problem, case.y, replace(SETTING, tau=0.9, tau_z=0.0, tau_text=0.0))
 
 
 def test_more_components_than_the_rank_is_a_note(embeddings):

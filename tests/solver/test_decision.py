@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fairerclip.data.embedding_rows import unit_rows
 from fairerclip.solver.decision import Decision
 
 
@@ -60,29 +59,6 @@ def test_a_class_without_rows_is_scored_by_its_prompt_alone(share):
     assert_allclose(scores[:, 1], Z @ slopes[1] + constants[1], atol=1e-12)
     labels = (Z @ image[2] - image[2] @ image[2] / 2) / 3  # three classes have rows
     assert_allclose(scores[:, 2], (1 - share) * labels + share * (Z @ slopes[2] + constants[2]), atol=1e-12)
-
-
-def test_offsets_are_added_to_the_scores_and_to_nothing_else():
-    rule, image, _, Z = prompts_rule()
-    offsets = np.array([1.0, -2.0, 0.0, 5.0])
-    for decision in (rule, rule.by_target(image, np.ones(4, dtype=bool), 0.0, None)):
-        moved = decision.with_offsets(offsets)
-        assert_allclose(moved.scores(Z), decision.scores(Z) + offsets, atol=1e-12)
-        assert_array_equal(moved.cosines(Z), decision.cosines(Z))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_scores_in_place_of_embeddings_decide_alike(share):
-    rule, image, _, Z = prompts_rule()
-    rng = np.random.default_rng(3)
-    predicted = rng.normal(size=(4, 3)), rng.normal(size=4)
-    target = rule.by_target(image, np.ones(4, dtype=bool), share, predicted).with_offsets(np.arange(4.0))
-    wide = target.by_scores()
-    bare = Z @ target.weights.T
-    assert_allclose(wide.scores(bare), target.scores(Z), atol=1e-12)
-    assert_allclose(wide.zero, target.zero @ target.weights.T, atol=1e-12)
-    assert_allclose(np.linalg.norm(wide.directions, axis=1), 1)
-    assert_allclose(wide.directions, unit_rows(target.directions @ target.weights.T), atol=1e-12)
 
 
 @pytest.mark.parametrize("c", [2, 3, 6])

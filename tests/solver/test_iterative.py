@@ -42,14 +42,8 @@ def test_conjugate_gradients_span_the_same_space_as_cholesky():
 def test_no_convergence_is_a_named_error(monkeypatch):
     monkeypatch.setattr(iterative, "MAX_STEPS", 1)
     moments, cg, _ = setup()
-    messages = []
-    for scale in (1.0, 1e-6):
-        M = scale * moments.cross
-        M[:, 1] = 0.0
-        with pytest.raises(NotDefiniteError) as error:
-            cg.solve(M)
-        messages.append(str(error.value))
-    assert messages[0] == messages[1]  # the residual is relative
+    with pytest.raises(NotDefiniteError):
+        cg.solve(moments.cross)
 
 
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
@@ -93,17 +87,6 @@ def problem(gamma=1e-3, n=1400, D=80, seed=0, bandwidth="median", **options):
 def assert_solved(cholesky, X, M, tolerance=1e-12):
     residual = np.linalg.norm(cholesky.apply(X) - M, axis=0)
     assert np.all(residual <= 2 * tolerance * np.linalg.norm(M, axis=0))
-
-
-def test_new_labels_start_from_the_first_solution_and_take_fewer_steps():
-    rows, cholesky, cold = problem()
-    before, after = other_labels(rows)
-    cold.solve(after)
-    _, _, warm = problem()
-    warm.solve(before)
-    X = warm.solve(after)
-    assert warm.steps < cold.steps
-    assert_solved(cholesky, X, after)
 
 
 def test_the_result_for_labels_does_not_depend_on_what_was_solved_in_between():

@@ -65,14 +65,6 @@ def test_the_reduction_equals_scipys_dense_eigenproblem(degenerate, seed, n, D, 
         np.testing.assert_allclose(overlap, 1.0, atol=1e-6)
 
 
-def test_only_positive_eigenvalues_are_kept():
-    Phi, w, factors = problem(0, 40, 10, (2, 3, 1))
-    _, solution, _, _, _ = reduced_solution(Phi, w, factors, (1.0, -3.0, 0.5), 1e-3, r=9)
-    assert solution.n_positive < 6
-    assert np.all(solution.eigenvalues > 0)
-    assert len(solution.eigenvalues) == solution.n_positive
-
-
 def test_the_factor_still_knows_c_after_factoring():
     rng = np.random.default_rng(0)
     A = rng.normal(size=(50, 8))

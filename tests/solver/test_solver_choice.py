@@ -1,11 +1,7 @@
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
 
 from fairerclip.solver import solver_choice
-from fairerclip.solver.rows import FeatureRows
-from fairerclip.solver.solver_choice import choose_solver, solver_costs, solver_for
+from fairerclip.solver.solver_choice import choose_solver, solver_costs
 
 
 @pytest.mark.parametrize(
@@ -16,7 +12,6 @@ from fairerclip.solver.solver_choice import choose_solver, solver_costs, solver_
         (60_000, 6000, 4 * 60_000 * 6000 - 1, {}, "cholesky"),  # each step would compute all features anew
         (200_000, 8000, 0, {"width": 32, "gamma": 1e-3}, "cg"),  # which is cheap for narrow rows
         (200_000, 8000, 0, {"width": 768, "gamma": 1e-3}, "cholesky"),
-        (4795, 3000, 1 << 60, {}, "cholesky"),  # a second of work
         (10_000_000, 200, 1 << 60, {}, "cholesky"),  # a step costs as much as a large part of the sum
         (100_000, 3000, 1 << 60, {}, "cg"),
         (100_000, 3000, 1 << 60, {"fits": 20}, "cholesky"),  # folds share one sum
@@ -41,14 +36,3 @@ def test_costs_are_those_of_the_operations():
     assert more_fits.cholesky - one.cholesky == pytest.approx(2 * factor)
     assert more_fits.cg == pytest.approx(3 * one.cg)
     assert solver_costs(100_000, 2000, 8, kept=True, gamma=1e-3, width=512).cg > 2 * one.cg
-
-
-def test_the_choice_for_rows_knows_whether_their_features_are_kept():
-    features = SimpleNamespace(n_features=8000)
-    for kept in (True, False):
-        rows = FeatureRows(
-            features, np.broadcast_to(np.float32(0), (200_000, 768)), budget=1 << 60 if kept else 0
-        )
-        assert solver_for("auto", rows, 768) == ("cg" if kept else "cholesky")
-        assert solver_for("auto", rows, 768, gamma=1e-12) == "cholesky"
-        assert solver_for("cg", rows, 768) == "cg"
