@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 from hostile_files import FILES
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.linux]
 SECONDS = 2
 """Of the processor: the second that is promised, and one for a busy machine."""
 
