@@ -83,14 +83,6 @@ def test_reference_images_are_equally_many_of_each_value_and_drawn_by_weight(emb
     assert np.mean(numbers < 160) > 0.5
 
 
-def test_without_prompts_of_s_there_is_the_second_step_alone(embeddings):
-    e = embeddings(seed=6)
-    model = BendVLM(random_state=0).fit(e.X, text=e.text, sensitive_features=e.s)
-    assert model.diagnostics_["directions"] == "none"
-    t = unit_rows(e.text)
-    assert_allclose(model.text_, unit_rows(np.array([equalised(row, model._means(row)) for row in t])))
-
-
 def test_composed_directions_are_those_that_plain_and_composed_differences_share_most(embeddings):
     e = embeddings(seed=3, p=30, n_sensitive=4)
     model = BendVLM(random_state=0).fit(e.X, text=e.text, sensitive_text=e.sensitive_text)

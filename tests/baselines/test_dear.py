@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gradient_inputs import training
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
-from fairerclip.baselines import DeAR, PromptDebiasing
 from fairerclip.data.embedding_rows import unit_rows
 
 torch = pytest.importorskip("torch")
@@ -77,18 +76,3 @@ def test_the_adversary_of_prompt_debiasing_is_scored_as_written(embeddings):
     assert float(adversary.loss(logits, rows).detach()) == pytest.approx(expected, rel=1e-4)
     share = np.bincount(e.s) / 200
     assert adversary.entropy == pytest.approx(-np.sum(share * np.log(share)), rel=1e-6)
-
-
-@pytest.mark.parametrize("cls", [DeAR, PromptDebiasing])
-def test_states_after_epochs_a_limit_of_steps_and_the_epoch_that_is_kept(embeddings, cls):
-    e = embeddings(seed=2, n=300)
-    given, states = {"text": e.text, "sensitive_features": e.s}, []
-    model = cls(random_state=0, epochs=3, progress=lambda record: states.append(record["fitted"]()))
-    model.fit(e.X, **given)
-    for name, value in states[-1].items():
-        assert_array_equal(getattr(model, name), value)
-    assert any(np.abs(states[0][name] - states[-1][name]).max() > 1e-6 for name in states[0])
-    short = cls(random_state=0, epochs=3, max_steps=1).fit(e.X, **given)
-    assert short.diagnostics_["stopped"] == "max_steps"
-    kept = cls(random_state=0, epochs=3).fit(e.X, **given, validation=(e.X, e.y, e.s))
-    assert kept.diagnostics_["kept"] == "best validation worst group"

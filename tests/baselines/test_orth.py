@@ -114,11 +114,9 @@ def test_values_of_different_attributes_are_no_pair(embeddings):
     ("pairs", "error"),
     [
         (np.ones((3, 2, 5)), ShapeError),
-        ("a man, a woman", ShapeError),
-        (np.zeros((1, 2, 12)), PromptError),
         (np.full((1, 2, 12), np.nan), PromptError),
     ],
-    ids=range(4),
+    ids=["shape", "value"],
 )
 def test_bad_pairs_are_refused(embeddings, pairs, error):
     e = embeddings()

@@ -46,15 +46,6 @@ def test_given_sentences_are_contexts_in_their_order(embeddings):
     assert model.diagnostics_["note"] == "3 classes in 5 contexts, counterfactual sentences"
 
 
-def test_several_attributes_are_combined(embeddings):
-    e, rng = embeddings(seed=5), np.random.default_rng(5)
-    age = unit(rng.normal(size=(3, 12)))
-    model = PerceptionCLIP().fit(e.X, text=e.text, sensitive_text={"sex": e.sensitive_text, "age": age})
-    combined = [unit(unit(a) + b) for a in e.sensitive_text for b in age]
-    assert_allclose(model.contexts_, combined, atol=1e-12)
-    assert model.sentences_.shape == (2, 6, 12)
-
-
 def test_rows_are_scored_in_parts(embeddings, monkeypatch):
     e = embeddings(seed=6, n_classes=3)
     model = PerceptionCLIP().fit(e.X, text=e.text, sensitive_text=e.sensitive_text)

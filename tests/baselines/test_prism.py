@@ -113,10 +113,3 @@ def test_given_sentences_take_the_place_of_composed_ones(embeddings):
         PRISM().fit(
             e.X, text=e.text, sensitive_text=e.sensitive_text, counterfactual_text={0: np.eye(12)[:3]}
         )
-
-
-def test_values_of_different_attributes_are_no_pair(embeddings):
-    e, rng = embeddings(seed=5, n_classes=3), np.random.default_rng(5)
-    prompts = {"sex": e.sensitive_text, "age": unit(rng.normal(size=(3, 12)))}
-    told = PRISM(steps=5).fit(e.X, text=e.text, sensitive_text=prompts).diagnostics_
-    assert (told["n_alike"], told["n_apart"]) == (3 * (1 + 3), 3 * 5)

@@ -64,11 +64,3 @@ def test_parameters_go_from_no_change_to_the_published_map(embeddings):
     half = RoboShot(0.5, boost=0.0).fit(e.X, **given)
     q = half.harmful_
     assert_allclose(half.transform(e.X), unit(unit(e.X) - 0.5 * unit(e.X) @ q.T @ q), atol=1e-12)
-
-
-def test_repeated_and_dependent_pairs_add_nothing(embeddings):
-    e = embeddings(seed=5)
-    pairs = given_pairs(e)
-    twice = {kind: np.concatenate([rows, rows[:, ::-1]]) for kind, rows in pairs.items()}
-    a, b = (RoboShot().fit(e.X, text=e.text, text_pairs=given) for given in (pairs, twice))
-    assert_allclose(a.transform(e.X), b.transform(e.X), atol=1e-10)

@@ -68,13 +68,3 @@ def test_rows_with_one_part_only_do_not_change():
         for row in ([[1.0, 0.0, 0.0]], [[0.0, 0.6, 0.8]], [[-1.0, 1e-13, 0.0]]):
             assert_allclose(rotate(np.array(row), basis, weight), row, atol=1e-12)
     assert_allclose(rotate(np.array([[0.6, 0.8, 0.0]]), np.zeros((0, 3)), 0.5), [[0.6, 0.8, 0.0]])
-
-
-def test_several_attributes_are_the_sum_of_their_spans(embeddings):
-    e, rng = embeddings(seed=3), np.random.default_rng(3)
-    age = unit(rng.normal(size=(3, 12)))
-    prompts = {"sex": e.sensitive_text, "age": age}
-    model = Rotation(1.0).fit(e.X, text=e.text, sensitive_text=prompts)
-    crossed = np.array([a + b for a in e.sensitive_text for b in age])
-    assert model.basis_.shape == (3, 12)
-    assert_allclose(model.transform(e.X) @ (crossed - crossed[0]).T, 0, atol=1e-12)

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from fairerclip.baselines import AFR, JTT, LEACE, PPA, LinearProbe, WiSE
-from fairerclip.baselines.shared_solutions import once, shared_solutions
+from fairerclip.baselines.shared_solutions import shared_solutions
 from fairerclip.baselines.softmax import softmax_path
 
 GRID = [10.0 ** (k / 5) for k in range(-25, 15)]
@@ -86,27 +86,6 @@ def test_constant_and_equal_columns():
 
 
 # Shared work ----------------------------------------------------------------------------------------
-
-
-def test_work_is_done_once_for_equal_inputs_inside_the_context():
-    calls = []
-
-    def double(X, how):
-        calls.append(how)
-        return 2 * X
-
-    X = np.arange(3.0)
-    assert once(double, X, "a") is not once(double, X, "a")  # outside, nothing is kept
-    calls.clear()
-    with shared_solutions():
-        first = once(double, X, "a")
-        assert once(double, X.copy(), "a") is first
-        assert calls == ["a"]
-        assert_array_equal(once(double, X + 1, "a"), 2 * X + 2)
-        assert_array_equal(once(double, X.astype(np.float32), "a"), 2 * X)
-        once(double, X, "b")
-        once(double, X[:2], "b")
-        assert calls == ["a", "a", "a", "b", "b"]
 
 
 @pytest.mark.parametrize(
