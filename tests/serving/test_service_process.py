@@ -14,6 +14,12 @@ import numpy as np
 import pytest
 from service_client import NPY, Asked, head, npy, read_all, wait_until
 
+from fairerclip import EmbeddingMitigator
+from fairerclip.errors import ModelFileError, ParameterError
+from fairerclip.serving.listening_socket import open_socket
+from fairerclip.serving.served_model import REPLACED, load_served
+from fairerclip.serving.service_settings import ServiceSettings
+
 pytestmark = pytest.mark.linux
 
 SCRIPT = "from fairerclip.cli.main import main; main()"
@@ -123,3 +129,30 @@ def test_a_folder_without_a_model_and_wrong_options_are_one_line(run, tmp_path, 
         code, _, err = run("serve", *words)
         assert code == 2
         assert len(err.splitlines()) == 1
+
+
+def test_another_model_in_the_same_folder_is_told_by_its_digest(mitigator, rows, tmp_path):
+    settings = ServiceSettings(mitigator.save(tmp_path / "model"))
+    identity = load_served(settings).identity
+    assert load_served(settings, identity).identity == identity
+    other = EmbeddingMitigator().fit(rows.X[:200], sensitive_text=rows.sensitive_text)
+    other.save(tmp_path / "model", overwrite=True)
+    with pytest.raises(ModelFileError) as raised:
+        load_served(settings, identity)
+    assert raised.value.reason == REPLACED
+
+
+def test_a_unix_socket_belongs_to_one_service_and_only_a_stale_one_is_removed(tmp_path):
+    path = tmp_path / "s"
+    settings = ServiceSettings(Path("model"), uds=path)
+    with open_socket(settings) as (_, address):
+        assert address.uds == str(path)
+        with pytest.raises(ParameterError), open_socket(settings):
+            pass
+        assert path.is_socket()  # the second start has left it alone
+    assert not path.exists()
+    stale = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    stale.bind(str(path))
+    stale.close()
+    with open_socket(settings):
+        assert path.is_socket()

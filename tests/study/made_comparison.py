@@ -1,6 +1,5 @@
 """Comparisons of made-up predictions, through the same code as real ones but without training."""
 
-from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -56,18 +55,3 @@ def compared(experiment, runs, methods=None):
         patch.object(study, "chosen_methods", lambda _: methods),
     ):
         return study.compare(experiment)
-
-
-def many(experiment, number=30):
-    """A comparison of many methods, alike and not."""
-    methods = [
-        replace(BY_KEY["probe"], key=f"probe-{k}", title=f"Probe number {k} of its kind")
-        for k in range(number - 3)
-    ]
-    methods += [BY_KEY[key] for key in ("zero-shot", "fairerclip-none", "fairerclip-target")]
-    shares = np.linspace(0.05, 0.45, number)
-    runs = {
-        method.key: [run_of(experiment, wrong(experiment, share, seed=place // 2))]
-        for place, (method, share) in enumerate(zip(methods, shares, strict=True))
-    }
-    return compared(experiment, runs, methods)

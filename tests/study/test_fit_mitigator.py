@@ -47,27 +47,15 @@ def test_sensitive_values_come_from_prompts_and_labelled_validation_rows(portrai
         labelled=(portraits.val.X, np.array(["female", "male"])[portraits.val.s["sex"]]),
     )
     assert_allclose(trained.mitigator.transform(portraits.test.X), expected.transform(portraits.test.X))
-    assert trained.sentences[0] == (
-        f"sex: values are read by a reader learned from its prompts and {len(portraits.val)} labelled rows."
-    )
-
-
-def test_labels_all_uses_the_values_of_the_training_rows(portraits):
-    trained = fit_mitigator(Experiment.of(portraits, ["sex", "race"]), labels="all")
-    records = trained.mitigator.diagnostics_["attributes"]
-    assert {name: record["source"] for name, record in records.items()} == {"sex": "given", "race": "given"}
-    assert "sex: the values of the rows of the fit were given" in trained.sentences[0]
+    assert str(len(portraits.val)) in trained.sentences[0]
 
 
 def test_an_attribute_that_cannot_be_read_is_refused_with_what_helps(portraits):
     task = unprompted(unlabelled(portraits, "val", "sex"), "sex")
     with pytest.raises(PromptError):
         fit_mitigator(Experiment.of(task, ["sex"]))
-    bare = unlabelled(task, "train", "sex")
-    with pytest.raises(PromptError):
-        fit_mitigator(Experiment.of(bare, ["sex"]))
     with pytest.raises(LabelError):
-        fit_mitigator(Experiment.of(bare, ["sex"]), labels="all")
+        fit_mitigator(Experiment.of(unlabelled(task, "train", "sex"), ["sex"]), labels="all")
 
 
 def test_the_strength_is_chosen_on_validation_rows_and_recorded(portraits):
@@ -79,7 +67,6 @@ def test_the_strength_is_chosen_on_validation_rows_and_recorded(portraits):
     record = trained.mitigator.diagnostics_["tuning"]
     assert (record["objective"], record["rows"]) == ("max_skew", len(portraits.val))
     assert record["max_skew"] == point.max_skew[0]
-    assert "was chosen on" in trained.sentences[1]
 
 
 def test_rankings_are_measured_with_the_original_scores_as_the_reference(portraits):
@@ -110,18 +97,6 @@ def test_free_queries_are_measured_and_those_about_s_are_left_out(portraits):
     assert (result.rankings[0].queries, result.rankings[0].left_alone) == (3, 1)
     assert any("not mitigated: 1" in note for note in result.notes)
     assert result.as_dict()["strength"] == {"sex": 0.93}
-
-
-def test_a_classification_task_has_a_group_report_too():
-    birds = simulate("waterbirds", seed=1, scale=0.05, width=48)
-    experiment = Experiment.of(birds)
-    trained = fit_mitigator(experiment)
-    result = mitigator_result(experiment, trained)
-    assert list(result.reports) == ["zero-shot", "EmbeddingMitigator"]
-    Z = trained.mitigator.transform(birds.test.X)
-    T = birds.text_target / np.linalg.norm(birds.text_target, axis=1, keepdims=True)
-    right = ((Z @ T.T).argmax(axis=1) == birds.test.y).mean()
-    assert result.reports["EmbeddingMitigator"].average == pytest.approx(right)
 
 
 def test_a_collection_is_fitted_on_with_the_labelled_rows_of_the_task(portraits):

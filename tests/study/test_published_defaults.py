@@ -5,8 +5,6 @@ from math import ceil
 import pytest
 
 from fairerclip import baselines
-from fairerclip.baselines import dfr, prism, sensitive_forest
-from fairerclip.baselines.contrastive_adapter import PUBLISHED as RECIPES
 from fairerclip.study.method import make
 from fairerclip.study.methods import FITTABLE
 
@@ -45,30 +43,8 @@ def test_published_settings_are_defaults_and_are_tried_first(key):
         assert first[name] == value, name
 
 
-def test_clip_adapter_is_tried_first_with_the_ratio_and_the_width_of_its_paper():
-    method = FITTABLE["clip-adapter"]
-    first = make(method, method.candidates[0], seed=0)
-    assert (first.variant, first.ratio, first.hidden) == ("clip-adapter", 0.2, None)  # None: a quarter of p
-    assert baselines.Adapter().ratio == 0.2
-
-
-def test_the_contrastive_adapter_adds_up_gradients_as_published_in_a_comparison():
-    candidates = FITTABLE["contrastive-adapter"].candidates
-    for candidate, name in zip(candidates, ("waterbirds", "celeba"), strict=False):
-        assert candidate == RECIPES[name]
-        assert candidate["anchor_reduction"] == "sum"
-
-
 @pytest.mark.parametrize(("values", "neighbours"), [(2, 100), (3, 10), (7, 10)])
 def test_bend_vlm_compares_with_as_many_images_as_published(embeddings, values, neighbours):
     e = embeddings(n=60, n_sensitive=values)
     model = baselines.BendVLM(random_state=0).fit(e.X, text=e.text, sensitive_features=e.s)
     assert model.diagnostics_["neighbours"] == neighbours
-
-
-def test_published_numbers_that_are_no_parameters():
-    assert sensitive_forest.N_TREES == 100
-    assert dfr.REFITS == {"validation": 20, "train": 10}
-    assert prism.PAIRS == 500
-    assert sorted(dfr.C_GRIDS["waterbirds"]) == [0.01, 0.03, 0.07, 0.1, 0.3, 0.7, 1]
-    assert sorted(dfr.C_GRIDS["celeba"]) == [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3]

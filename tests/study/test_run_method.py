@@ -72,9 +72,6 @@ def fitted(method, parameters, experiment, rows=None):
     return make(method, parameters, 0).fit(X[rows], y[rows], **arguments)
 
 
-"""Methods that have nothing to vary."""
-
-
 # Candidates -----------------------------------------------------------------------------------------
 
 
@@ -251,13 +248,3 @@ def test_a_setting_that_diverges_is_left_out(experiment):
     assert any("training diverged" in note for note in run.notes)
     with pytest.raises(NonFiniteError):
         run_method(replace(method, candidates=method.candidates[:1]), experiment, 0)
-
-
-@pytest.mark.parametrize("key", ["zero-shot", "dfr-validation"])
-def test_methods_without_labels_of_training_rows_are_judged_on_validation_rows(key, experiment, judged):
-    settings = {"dfr-validation": FEW[:2]}
-    choose_model(replace(BY_KEY[key], candidates=settings.get(key, BY_KEY[key].candidates)), experiment, 0)
-    val = experiment.task.val
-    assert (judged["found"].trained_rows, judged["found"].splits) == (0, [])
-    assert judged["scores"].shape[1:] == (len(val.y), 2)
-    assert_array_equal(judged["evidence"].groups.argmax(axis=1), val.sensitive())

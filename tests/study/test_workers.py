@@ -45,21 +45,16 @@ def answers_of(calls, **options):
     return [answers[number] for number in range(len(calls))]
 
 
-@pytest.mark.parametrize(("options", "processes"), [({}, 2), ({"calls_per_process": 1}, 4)])
-def test_calls_are_answered_by_as_many_processes_as_asked_for(options, processes):
-    answers = answers_of([Call(twice, {"number": n}) for n in range(4)], processes=2, **options)
-    assert [answer.value["value"] for answer in answers] == [0, 2, 4, 6]
-    pids = {answer.value["process"] for answer in answers}
-    assert len(pids) <= processes
-    assert options == {} or len(pids) == processes
-    assert os.getpid() not in pids
-    assert not active_children()
-
-
-def test_one_process_is_this_one():
-    answers = answers_of([Call(twice, {"number": n}) for n in range(3)], processes=1)
-    assert {answer.value["process"] for answer in answers} == {os.getpid()}
-    assert answers_of([]) == []
+def test_calls_are_answered_in_their_order_by_processes_or_by_this_one():
+    calls, alone = [Call(twice, {"number": n}) for n in range(4)], {os.getpid()}
+    for options, most in (({"processes": 2}, 2), ({"processes": 2, "calls_per_process": 1}, 4)):
+        answers = answers_of(calls, **options)
+        assert [answer.value["value"] for answer in answers] == [0, 2, 4, 6]
+        found = {answer.value["process"] for answer in answers}
+        assert len(found) <= most
+        assert not found & alone
+        assert not active_children()
+    assert {answer.value["process"] for answer in answers_of(calls, processes=1)} == alone
 
 
 def test_a_call_that_fails_or_cannot_be_sent_fails_alone():
