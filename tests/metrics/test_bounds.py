@@ -130,13 +130,8 @@ def test_the_bootstrap_takes_the_figures_of_multinomial_counts():
         again = group_report(cells[1], cells[2], cells[0], train_groups=train)
         for name in FIGURES:
             assert found[name][draw] == pytest.approx(getattr(again, name)), name
-    for counts, n_replicates, error in (
-        ([0, 0], 5, LabelError),
-        ([0.5], 5, ParameterError),
-        ([1], 0, ParameterError),
-    ):
-        with pytest.raises(error):
-            resample(counts, n_replicates)
+    with pytest.raises(LabelError):
+        resample([0, 0], 5)
 
 
 def test_a_largest_difference_changes_by_no_more_than_the_differences_of_its_pairs():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import eigh
 
-from fairerclip.errors import NonFiniteError, NotDefiniteError, ParameterError, ShapeError
+from fairerclip.errors import NonFiniteError, ParameterError, ShapeError
 from fairerclip.features import median_bandwidth
 from fairerclip.metrics import (
     dep,
@@ -134,13 +134,9 @@ def test_several_categorical_columns_are_intersected(measure):
     ("rows", "labels", "options", "error", "fact"),
     [
         (6, 5, {}, ShapeError, "5"),
-        (1, 1, {}, ShapeError, "2 rows"),
         ([[1.0], [np.nan]], 2, {}, NonFiniteError, "row 1"),
         (6, np.array([0.5, 1, 2, 3, 4, np.inf]), {}, NonFiniteError, "row 5"),
-        (2, ["a", None], {}, NonFiniteError, "row 1"),
-        (np.zeros((4, 2, 2)), 4, {}, ShapeError, "shape"),
         (6, 6, {"kind": "ordinal"}, ParameterError, "ordinal"),
-        (6, np.linspace(0, 0.9, 6), {"bandwidth": "mean"}, ParameterError, "bandwidth"),
     ],
 )
 def test_bad_input_is_named(measure, rows, labels, options, error, fact):
@@ -154,8 +150,6 @@ def test_bad_input_is_named(measure, rows, labels, options, error, fact):
     [
         lambda X, s: kcc(X, s, regularization=0.0),
         lambda X, s: permutation_test(X, s, statistic="mmd"),
-        lambda X, s: permutation_test(X, s, n_permutations=0),
-        lambda X, s: dependence_interval(X, s, measure="mmd"),
         lambda X, s: dependence_interval(X, s, confidence=1.0),
         lambda X, s: dependence_test(X, s, max_rows=1),
     ],
@@ -249,11 +243,6 @@ def test_fourier_features_of_kcc_approach_the_exact_value_and_follow_the_seed(mo
         assert first != kcc(X, target, n_features=500, random_state=1)
 
 
-def test_a_covariance_that_is_not_definite_is_an_error_with_advice():
-    with pytest.raises(NotDefiniteError):
-        dependence.cholesky_factor(-np.eye(2), 0.5)
-
-
 # Permutation test
 
 
@@ -290,16 +279,6 @@ def test_permutations_that_give_the_same_partition_count_as_equal():
             Z, [0, 0, 1, 1], statistic=statistic, n_permutations=3000, bandwidth=2.0, random_state=0
         )
         assert result.p_value == pytest.approx(1 / 3, abs=0.03)
-
-
-def test_permutation_results_follow_the_seed_not_the_batch(monkeypatch):
-    X, s, _ = sample(14)
-    whole = permutation_test(X, s, statistic="hsic", n_permutations=50, random_state=1)
-    monkeypatch.setattr(permutation, "_BATCH", 1)
-    single = permutation_test(X, s, statistic="hsic", n_permutations=50, random_state=1)
-    other = permutation_test(X, s, statistic="hsic", n_permutations=50, random_state=2)
-    np.testing.assert_allclose(whole.null, single.null, rtol=1e-10)
-    assert abs(whole.null - other.null).max() > 1e-6
 
 
 # The package

@@ -65,9 +65,7 @@ def test_few_rows_have_a_value_and_a_p_value_but_no_interval(measure):
     result = dependence_test(X, s, measure, 19, random_state=0)
     assert np.isnan(result.low)
     assert result.p_value <= 0.1
-    plain = json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert plain["low"] is None
-    assert set(plain) == {"measure", "value", "low", "high", "p_value", "permutations", "n"}
+    assert json.loads(json.dumps(result.as_dict(), allow_nan=False))["low"] is None
     dependence_test(X[:2], [0, 1], measure, 19, random_state=0)
 
 

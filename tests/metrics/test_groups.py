@@ -1,13 +1,10 @@
 """Group accuracies against naive loops, scikit-learn and scipy."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
-from sklearn.metrics import accuracy_score
 
 from fairerclip.errors import LabelError, NonFiniteError, ParameterError, PositiveClassWarning, ShapeError
 from fairerclip.metrics import cell_accuracies, group_report, paired_report, shrunken_worst_group
@@ -95,10 +92,6 @@ def test_a_report_becomes_a_metric_frame():
     flipped = group_report(y, p, names, positive=0).to_metric_frame()
     recall = [(p[(y == 0) & (names == v)] == 0).mean() for v in "abc"]
     assert flipped.by_group["true_positive_rate"].to_numpy() == pytest.approx(recall, abs=1e-12)
-    several = group_report(*labels(5, c=4)).to_metric_frame()
-    assert list(several.by_group.columns) == ["accuracy", "count"]
-    own = group_report(y, p, names).to_metric_frame(accuracy_score)
-    assert own.overall == pytest.approx((y == p).mean(), abs=1e-12)
 
 
 def test_signed_mean_cancels_where_classes_disagree():
@@ -133,8 +126,6 @@ def test_more_classes_take_the_largest_and_the_mean_difference_in_recall():
         (([0, 1], [0, 1], [0, 0]), {"train_groups": {(0, 0): -1}}, ParameterError),
         (([0, 1], [0, 1], [0, 0]), {"train_groups": {(5, 5): 3}}, LabelError),
         (([0, 1], [0, 1], [0, 0]), {"confidence": 95}, ParameterError),
-        (([0, -1], [0, 1], [0, 0]), {"class_names": ["a", "b"]}, LabelError),
-        (([0, 1], [0, 1], [0, 1]), {"sensitive_names": {0: "f"}}, LabelError),
         (("xy", "xy", [0, 1]), {"positive": "z"}, LabelError),
     ],
 )
@@ -159,8 +150,6 @@ def test_of_two_numbers_the_larger_is_the_positive_class_without_a_word(move):
     assert report.eod == group_report(y, p, s, positive=1).eod
     given = group_report(move(y), move(p), s, positive=move(np.array([0, 1]))[1])  # a scalar of numpy
     assert given == report
-    assert type(given.as_dict()["positive"]) is type(report.as_dict()["positive"])
-    assert report.bootstrap(5, random_state=0)["eod"].shape == (5,)
 
 
 def test_one_class_one_group_and_one_row_are_reported_without_differences():
@@ -173,19 +162,16 @@ def test_one_class_one_group_and_one_row_are_reported_without_differences():
 
 
 @pytest.mark.parametrize(
-    ("y", "p", "s", "error", "message"),
+    ("y", "p", "s", "error", "fact"),
     [
-        ([0, 1], [0], [0, 1], ShapeError, "y_pred has 1"),
-        ([0, 1], [0, 1], [0], ShapeError, "sensitive_features has 1"),
-        ([], [], [], LabelError, "at least one row with labels, got none in 0 rows"),
-        ([0, np.nan], [0, 1], [0, 1], NonFiniteError, "y_true is missing .* in row 1"),
-        (["a", None], ["a", "b"], [0, 1], NonFiniteError, "y_true is missing .* in row 1"),
+        ([0, 1], [0], [0, 1], ShapeError, "y_pred"),
+        ([], [], [], LabelError, "0 rows"),
+        (["a", None], ["a", "b"], [0, 1], NonFiniteError, "row 1"),
         (["0", "1"], [0, 1], [0, 1], LabelError, "same labels"),
-        ([[[0]]], [0], [0], ShapeError, "shape"),
     ],
 )
-def test_bad_labels_are_named(y, p, s, error, message):
-    with pytest.raises(error):
+def test_bad_labels_are_named(y, p, s, error, fact):
+    with pytest.raises(error, match=fact):
         group_report(y, p, s)
 
 
@@ -245,15 +231,6 @@ def test_the_positive_class_that_names_do_not_say_is_warned_of():
         assert paired_report(names[y], names[p], names[y], s).change("eod").before == dark.eod
     change = paired_report(names[y], names[p], names[y], s, positive="blond").change("eod")
     assert change.before == blond.eod
-
-
-def test_a_report_is_ready_for_json():
-    y, p, s = labels(8, k=3)
-    report = group_report(y, p, np.column_stack([s, s]), train_groups={(0, (0, 0)): 2})
-    plain = report.as_dict()
-    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    assert plain["groups"][0]["s"] == [0, 0]
-    assert plain["intervals"]["gap"] == list(report.intervals["gap"])
 
 
 def test_rows_without_labels_are_dropped_and_counted_only_on_request():

@@ -14,7 +14,6 @@ from fairerclip.metrics.groups.bounds import group_intervals
 from fairerclip.metrics.retrieval.extremes import (
     LogRatios,
     Proportions,
-    correlation,
     difference_limits,
     extreme,
     mean_distance,
@@ -288,18 +287,6 @@ def test_intervals_of_correlations_are_symmetric_on_fishers_scale():
     assert not np.isnan(_on_fishers_scale(0.4, np.array([0.3, 0.5]), 0.9).low)
 
 
-def test_the_mean_of_proportions_leaves_out_those_without_rows():
-    replicates = np.array([[0.1, 0.5, 0.9], [0.3, 0.7, 0.9]])
-    exact_ones = np.array([True, True, False])
-    found = Proportions(np.array([0.2, 0.6, 0.0]), replicates, np.array([50.0, 20.0, 0.0]), exact_ones).mean()
-    assert_allclose(found.value, [0.4])
-    assert_allclose(found.replicates, [[0.3], [0.5]])
-    assert_array_equal(found.size, [20.0])
-    assert_array_equal(found.exact, [True])
-    nothing = Proportions(np.zeros(2), np.zeros((3, 2)), np.zeros(2), np.array([False, True])).mean()
-    assert (nothing.value.tolist(), nothing.size.tolist(), nothing.exact.tolist()) == ([0.0], [0.0], [False])
-
-
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("queries", [1, 2, 3])
 def test_the_mean_extreme_of_several_queries_is_bounded_by_resampled_misses(sign, queries):
@@ -329,24 +316,9 @@ def test_sidak_and_the_distance_of_a_mean():
     assert mean_distance(misses[:5], 0.05) == 4.0
 
 
-def test_correlations_over_replicates():
-    rng = np.random.default_rng(0)
-    first, second = rng.normal(size=(50, 3)), rng.normal(size=(50, 3))
-    second[:, 1] = 4.0
-    expected = [np.corrcoef(first[:, j], second[:, j])[0, 1] if j != 1 else 0.0 for j in range(3)]
-    assert_allclose(correlation(first, second), expected, atol=1e-12)
-
-
 @pytest.mark.parametrize("rho", [-0.5, 0.0, 0.8])
 def test_limits_of_a_difference_use_the_ends_that_matter(rho):
-    first, second = (
-        (np.array([0.0]), np.array([-1.0]), np.array([2.0])),
-        (
-            np.array([5.0]),
-            np.array([2.0]),
-            np.array([9.0]),
-        ),
-    )
+    first, second = ([np.array([end]) for end in ends] for ends in ((0.0, -1.0, 2.0), (5.0, 2.0, 9.0)))
     low, high = difference_limits(first, second, np.array([rho]))
     assert low == pytest.approx(5 - np.sqrt(9 + 4 - 2 * rho * 3 * 2))
     assert high == pytest.approx(5 + np.sqrt(16 + 1 - 2 * rho * 4 * 1))

@@ -158,20 +158,13 @@ def test_tiny_galleries_have_ordered_ends_and_plain_json(n, k):
                 assert estimate.low <= estimate.value <= estimate.high
 
 
-@pytest.mark.parametrize(
-    ("change", "options", "error"),
-    [
-        (np.positive, {"confidence": 95}, ParameterError),
-        (np.positive, {"n_replicates": 5}, ParameterError),
-        (np.positive, {"k": 401}, ParameterError),
-        (lambda after: after[:, :2], {}, ShapeError),
-    ],
-)
 @pytest.mark.parametrize("report", [retrieval_changes, query_skews])
-def test_bad_arguments_are_refused(report, change, options, error):
+def test_bad_arguments_are_refused(report):
     before, after, groups, _ = gallery()
-    with pytest.raises(error):
-        report(before, change(after), groups, **{"k": 10, **options})
+    with pytest.raises(ParameterError):
+        report(before, after, groups, k=10, confidence=95)
+    with pytest.raises(ShapeError):
+        report(before, after[:, :2], groups, k=10)
 
 
 @pytest.mark.slow
@@ -241,11 +234,6 @@ def test_a_bias_whose_groups_are_not_shown_is_0_and_not_bounded():
     assert -1 < known.low < known.value < known.high < 1
     assert report.mean.bias.value == pytest.approx(known.value / 2)
     assert report.mean.bias.low == pytest.approx((known.low - 1) / 2)
-    change = retrieval_changes(scores, -scores, groups, 10, pair=("m", "f"), random_state=0).changes[0][
-        "bias"
-    ]
-    assert change.low < -0.9
-    assert change.high > 0.9
 
 
 def test_a_bias_of_one_group_only_has_the_limit_of_its_rows():
