@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
-from fairerclip.errors import LabelError, ShapeError
+from fairerclip.errors import LabelError
 from fairerclip.judging.evidence import Evidence, row_keys
-from fairerclip.tuning.found_rows import check_groups, make_splits
+from fairerclip.tuning.found_rows import make_splits
 from fairerclip.tuning.judged_rows import JudgedRows
 
 
@@ -28,18 +28,6 @@ def splits_of(cv, rows, n=None, groups=None, seed=0, taking_part=None):
     y = np.zeros(n, dtype=int)
     y[rows.rows] = rows.evidence.y
     return make_splits(cv, rows, every, np.zeros((n, 3)), y, groups, seed)
-
-
-@pytest.mark.parametrize("n_folds", [2, 3, 5, np.int64(4)])
-def test_every_cell_is_spread_evenly_over_the_folds(n_folds):
-    rng = np.random.default_rng(1)
-    y, s = rng.integers(3, size=101), (rng.random(101) < 0.2).astype(int)
-    splits = splits_of(n_folds, judged(y, s))
-    assert len(splits) == n_folds
-    for a in range(3):
-        for b in range(2):
-            sizes = [np.sum((y == a)[split.scored] & (s == b)[split.scored]) for split in splits]
-            assert np.ptp(sizes) <= 1
 
 
 def test_splits_score_judged_rows_once_and_fit_on_all_others():
@@ -91,13 +79,3 @@ def test_every_fold_needs_a_labelled_row_of_every_class_to_fit_on():
         splits_of(2, judged([0, 0, 1, 1, 2]))
     with pytest.raises(LabelError, match="one class"):
         splits_of(2, judged([0, 0], [0, 1]))
-
-
-def test_groups_have_one_entry_per_row():
-    assert check_groups(None, 3) is None
-    assert check_groups(["a", "b", "a"], 3).tolist() == [0, 1, 0]
-    for wrong in (["a", "b"], [["a"], ["b"], ["a"]]):
-        with pytest.raises(ShapeError):
-            check_groups(wrong, 3)
-    with pytest.raises(LabelError, match="row 1"):
-        check_groups(["a", None, "b"], 3)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from tuning_inputs import TINY, figures, held, remember, searched, small, task
+from tuning_inputs import TINY, figures, held, remember, searched, task
 
 from fairerclip.errors import NoSensitiveWarning, UnusedRowsWarning
 from fairerclip.judging.group_doubt import calibrated_probabilities, mixture_probabilities, prompt_cosines
@@ -140,25 +140,6 @@ def test_groups_of_several_attributes_are_their_combinations_in_any_order(groups
     turned, *_ = groups(t, validation=(X, y, {"b": b_val, "a": s}), **given)
     assert turned["gain"] == pytest.approx(first["gain"], abs=1e-9)
     assert turned["rows"] == first["rows"]
-
-
-def test_an_intersection_is_judged_as_the_one_attribute_that_it_is(groups):
-    t = task()
-    X, y, s = held(t)
-    b, b_val, _ = two(t)
-    crossed = groups(
-        t, validation=(X, y, 2 * s + b_val), **known(t) | {"sensitive_features": 2 * t.train.sensitive() + b}
-    )
-    both = groups(
-        t,
-        model=small(sensitive_terms="intersection"),
-        validation=(X, y, {"a": s, "b": b_val}),
-        sensitive_text=None,
-        sensitive_features={"a": t.train.sensitive(), "b": b},
-    )
-    assert_array_equal(both[1], crossed[1])
-    assert_array_equal(both[2], crossed[2])
-    assert both[0] == crossed[0]
 
 
 # Other attributes -----------------------------------------------------------------------------------

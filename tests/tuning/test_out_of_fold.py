@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from tuning_inputs import (
-    SEARCH,
     START,
     TINY,
     all_rows,
@@ -18,9 +17,7 @@ from tuning_inputs import (
 )
 
 from fairerclip.errors import ParameterError, UnusedRowsWarning
-from fairerclip.model import estimator
-from fairerclip.model.cross_validation import FoldedFits
-from fairerclip.tuning import found_rows, read_once
+from fairerclip.tuning import found_rows
 
 
 @pytest.fixture
@@ -213,19 +210,3 @@ def test_more_training_rows_than_can_be_judged_are_drawn_from_every_cell(monkeyp
     assert found.validation_rows == len(t.val.y)
     for split in found.splits:  # all others are fitted on in every fold
         assert len(split.fitted_on) == len(t.train.y) - len(split.scored)
-
-
-def test_the_training_rows_are_read_once_for_all_fits_with_their_features(monkeypatch):
-    reads = []
-    read = read_once.read_inputs
-    for place in (read_once, estimator):
-        monkeypatch.setattr(
-            place, "read_inputs", lambda *args, **options: reads.append(0) or read(*args, **options)
-        )
-    summed = []
-    total = FoldedFits._sum
-    monkeypatch.setattr(FoldedFits, "_sum", lambda self, n: summed.append(self.data.rows) or total(self, n))
-    searched(task(), search=SEARCH)
-    assert len(reads) == 1  # for the model with the chosen parameters, too
-    # As given; by the prompts alone, which is another kernel, together with orthogonal prompts.
-    assert [rows.features.kernel for rows in summed] == ["rbf", "linear"]

@@ -11,17 +11,7 @@ from fairerclip.tuning.candidates import search_space
 
 @pytest.mark.parametrize(
     ("space", "fact"),
-    [
-        ({"tau": [0.1]}, "'tau'"),
-        ({"fits": []}, "fits"),
-        ({"fits": [3]}, "fits"),
-        ({"fits": 3}, "'fits'"),
-        ({"taus": []}, "'taus'"),
-        ({"taus": 0.5}, "'taus'"),
-        ({"criteria": "marginal"}, "'criteria'"),
-        ("taus", "'taus'"),
-        ([("taus", [0.1])], "mapping"),
-    ],
+    [({"tau": [0.1]}, "'tau'"), ({"fits": [3]}, "fits"), ({"taus": 0.5}, "'taus'"), ("taus", "'taus'")],
     ids=str,
 )
 def test_a_search_space_that_cannot_be_is_named(space, fact):
@@ -33,13 +23,8 @@ def test_a_search_space_that_cannot_be_is_named(space, fact):
     ("space", "fact"),
     [
         ({"fits": [{"gamma": 1e-3}, {"gama": 1.0}]}, "gama"),
-        ({"fits": [{"offsets": [0.0, 1.0]}]}, "offsets"),
-        ({"fits": [{"gamma": -1.0}]}, "gamma"),
         ({"fits": [{"gamma": "auto"}]}, "gamma"),
-        ({"fits": [{"class_offsets": "auto"}]}, "class_offsets"),
         ({**SEARCH, "taus": [1.0]}, "tau"),
-        ({**SEARCH, "zero_shots": [1.5]}, "zero_shots"),
-        ({**SEARCH, "criteria": ["joint"]}, "criterion"),
     ],
     ids=str,
 )
@@ -58,14 +43,12 @@ def by_hand(y, predicted, groups):
     ("options", "fact"),
     [
         ({"estimator": 3}, "estimator"),
-        *(({"cv": cv}, "folds") for cv in (1, 10**9)),
-        *(({"cv": cv}, "splitter") for cv in ("many", True, 2.5)),
+        ({"cv": 1}, "folds"),
+        ({"cv": "many"}, "splitter"),
         ({"cv": [([0], [1]), ([2], [1])]}, "test fold"),
-        ({"cv": [(range(2, 40), range(1000, 1001))]}, "row numbers"),
         ({"cv": [(range(480), range(9))]}, "row 0"),
-        ({"cv": []}, "0"),
-        *(({"max_seconds": seconds}, "max_seconds") for seconds in (0, -3.0, "60", np.nan)),
-        *(({"objective": objective}, "objective") for objective in ("best", None)),
+        ({"max_seconds": np.nan}, "max_seconds"),
+        ({"objective": "best"}, "objective"),
         ({"objective": lambda y, predicted, groups: None}, "number"),
         ({"accuracy_floor": 80}, "accuracy_floor"),
         ({"objective": by_hand, "accuracy_floor": 0.8}, "accuracy_floor"),
@@ -87,23 +70,13 @@ def with_row(X, value):
 @pytest.mark.parametrize(
     ("spoil", "error", "fact"),
     [
-        (lambda X, y, s: 3, ParameterError, "int"),
-        (lambda X, y, s: X, ParameterError, "ndarray"),
         (lambda X, y, s: (X,), ParameterError, "1 entries"),
-        (lambda X, y, s: (X[0], y, s), ShapeError, r"\(64,\)"),
-        (lambda X, y, s: (X.astype(str), y, s), ShapeError, "numbers"),
-        (lambda X, y, s: ([[1.0, 2.0], [3.0]], y, s), ShapeError, "lengths"),
         (lambda X, y, s: (X[:, :9], y, s), ShapeError, "64 .* 9"),
         (lambda X, y, s: (with_row(X, np.nan), y, s), NonFiniteError, "row 7"),
-        (lambda X, y, s: (X, None, s), LabelError, "validation y"),
         (lambda X, y, s: (X, y + 5, s), LabelError, r"\[5, 6\]"),
-        (lambda X, y, s: (X, y.astype(str), s), LabelError, "'0', '1'"),
         (lambda X, y, s: (X, [None] * len(y), s), LabelError, "no validation row"),
-        (lambda X, y, s: (X[:0], y[:0], s[:0]), LabelError, "no validation row"),
         (lambda X, y, s: (X, y[:-1], s), ShapeError, "119"),
-        (lambda X, y, s: (X, y, s[:1]), ShapeError, "120, 120, 1"),
-        (lambda X, y, s: (X, y, X[:, 0]), LabelError, "s is a quantity"),
-        (lambda X, y, s: (X, X, s), LabelError, "1d"),
+        (lambda X, y, s: (X, y, X[:, 0]), LabelError, "quantity"),
     ],
 )
 def test_validation_rows_that_cannot_be_are_named(spoil, error, fact):
@@ -116,12 +89,9 @@ def test_training_rows_that_cannot_be_are_named():
     t = task()
     n, one = len(t.train.y), np.zeros(len(t.train.y), dtype=int)
     people = [None if i == 7 else i for i in range(n)]
-    known = {"sensitive_text": None, "sensitive_features": t.train.sensitive()}
     some = np.where(t.train.y == 0, 0.0, np.nan)  # the other class has prompts and guessed labels
     cases = [
         (LabelError, "y", {"y": None}),
-        (LabelError, "one class|1 class", {"y": one}),
-        (LabelError, "one class|1 class", {"y": one, "text": None, **known}),
         (LabelError, "one class", {"y": some}),
         (ShapeError, r"\(2,\)", {"groups": [1, 2]}),
         (LabelError, "row 7", {"groups": people}),
@@ -138,6 +108,5 @@ def test_training_rows_that_cannot_be_are_named():
 def test_weights_by_group_that_were_asked_for_need_groups():
     t = task()
     given = {"sensitive_text": None, "sensitive_features": t.train.X[:, 0].astype(np.float64)}
-    for model, space in ((small(), SEARCH), (small(class_weight="group"), {"taus": [0.0]})):
-        with pytest.raises(ParameterError, match="group"):
-            searched(t, model, search=space, options={"cv": None}, **given)
+    with pytest.raises(ParameterError, match="group"):
+        searched(t, search=SEARCH, options={"cv": None}, **given)

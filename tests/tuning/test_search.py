@@ -6,13 +6,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from tuning_inputs import SEARCH, START, figures, prompts, remember, searched, small, task
 
-from fairerclip.errors import NoSensitiveWarning, NoSolutionError
+from fairerclip.errors import NoSolutionError
 from fairerclip.inputs.prompts import zero_shot
-from fairerclip.judging.evidence import Evidence
-from fairerclip.judging.objectives import Objective
 from fairerclip.tuning import candidates as module
-from fairerclip.tuning.candidates import FITS
-from fairerclip.tuning.pool import Candidate, neighbours
+from fairerclip.tuning.pool import neighbours
 
 
 @pytest.fixture
@@ -115,29 +112,6 @@ def test_neighbours_differ_in_one_step(pool_of):
     assert neighbours(pool, pool.candidates[0]) == []
 
 
-def test_a_budget_stops_early_but_not_before_one_own_fit(pool_of, monkeypatch):
-    class Clock:
-        now = 0.0
-
-        def perf_counter(self):
-            Clock.now += 10.0
-            return Clock.now
-
-    monkeypatch.setattr(module, "time", Clock())
-    seen = []
-
-    def within(seconds):
-        return pool_of(task(), options={"max_seconds": seconds}, progress=lambda *done: seen.append(done))
-
-    pool = within(1.0)
-    assert (pool.fits, pool.planned) == (4, 5)
-    assert {c.fit for c in pool.candidates} == {0, 1, 2, 3}
-    assert seen == [(done, 5) for done in (1, 2, 3, 4)]
-    # Five readings are 50 s: a budget of all but the last fit stops before it, and a larger one does not.
-    assert within(49.0).fits == 4
-    assert within(1000.0).fits == 5
-
-
 # What has no solution -------------------------------------------------------------------------------
 
 
@@ -168,61 +142,7 @@ def test_a_setting_has_to_have_a_solution_in_every_fold(pool_of):
     assert [c.parameters.get("tau") for c in pool.candidates] == [None, 0.0]
 
 
-@pytest.mark.parametrize("sensitive", ["none", "continuous"])
-def test_default_weights_by_group_need_groups_and_are_left_out_without(sensitive, pool_of):
-    t = task()
-    X, y, _ = t.val.X, t.val.y, None
-    given = {"sensitive_text": None, "search": {"taus": [0.0], "zero_shots": [0.5]}, "validation": (X, y)}
-    if sensitive == "continuous":
-        given["sensitive_features"] = t.train.X[:, 0].astype(np.float64)
-        pool = pool_of(t, **given)
-    else:
-        with pytest.warns(NoSensitiveWarning):
-            pool = pool_of(t, **given)
-    by_group = [i for i, f in enumerate(FITS) if f["class_weight"] == "group"]
-    own = {c.fit for c in pool.candidates if c.fit < 2 + len(FITS)}
-    assert own == set(range(2 + len(FITS))) - {2 + i for i in by_group}
-    assert len(pool.failures) == len(by_group)
-    assert all("class_weight='group' needs a categorical sensitive attribute" in f for f in pool.failures)
-
-
 # The next ridge -------------------------------------------------------------------------------------
-
-
-def ridge_pool(best, ridges=(1e-3, 1e-4, 1e-2), weight="balanced", extra=()):
-    """Candidates with ridges, of which one is far better than the given one."""
-    y = np.arange(200) % 2
-    rng = np.random.default_rng(0)
-    evidence = Evidence.of_codes(y, (np.arange(200) // 2) % 2, 2, 2, rng.normal(size=200))
-
-    def scored(strength):
-        return (rng.normal(size=(200, 2)) + strength * np.eye(2)[y]).astype(np.float32)
-
-    settings = [{}, *({"class_weight": weight, "gamma": gamma} for gamma in ridges), *extra]
-    made = [Candidate(own, k, scored(4.0 if k == best else 0.5)) for k, own in enumerate(settings)]
-    return made, evidence
-
-
-WORST = Objective("worst_group")
-
-
-def next_ridge(made, evidence, objective=WORST):
-    planned = module._wider(made, evidence, objective, 0, {"taus": [0.0]})
-    assert all(not fit.required and fit.grid == {"taus": [0.0]} for fit in planned)
-    return [dict(fit.parameters) for fit in planned]
-
-
-def test_the_next_ridge_is_three_times_further_if_the_best_one_is_at_the_edge():
-    assert next_ridge(*ridge_pool(best=2)) == [{"class_weight": "balanced", "gamma": 1e-4 / 3}]
-    assert next_ridge(*ridge_pool(best=3, weight="group")) == [{"class_weight": "group", "gamma": 3e-2}]
-    assert next_ridge(*ridge_pool(best=1)) == []  # it has neighbours on both sides
-    assert next_ridge(*ridge_pool(best=0)) == []  # the parameters that were given
-    prompts_alone = {"class_weight": None, "gamma": 1e-6, "kernel": "linear"}
-    assert next_ridge(*ridge_pool(best=4, extra=[prompts_alone])) == []
-    assert next_ridge(*ridge_pool(best=3, extra=[{"class_weight": "group", "gamma": 1.0}])) == [
-        {"class_weight": "balanced", "gamma": 3e-2}  # the edge is that of the same row weights
-    ]
-    assert next_ridge(*ridge_pool(best=2), objective=None) == []  # a function of the user
 
 
 def ridges(found):
@@ -246,6 +166,3 @@ def test_a_default_search_tries_further_ridges_and_one_with_fits_of_the_user_doe
     assert ridges(own) == [1.0, 3e-1, 1e-1]
     few = searched(t, model, search=grid, options={"max_seconds": 1e-9}, **given)
     assert ridges(few) == [1.0, 3e-1]
-
-
-# What a search cannot be ----------------------------------------------------------------------------

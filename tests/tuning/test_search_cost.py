@@ -6,7 +6,6 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from tuning_inputs import SEARCH, TINY, prompts, searched, small, task
 
-from fairerclip.judging import verdicts as verdicts_module
 from fairerclip.model.fit_inputs import read_inputs
 from fairerclip.tuning.read_once import ReadOnce
 
@@ -26,18 +25,6 @@ def test_the_chosen_model_is_the_fit_of_its_parameters_to_the_last_digit():
         assert again.n_features_in_ == model.n_features_in_
         assert again.fitted_.temperature == pytest.approx(again.at(offsets=[0, 0]).fitted_.temperature)
         assert again.at(offsets=model.offsets_).fitted_.temperature == model.fitted_.temperature
-
-
-def test_each_candidate_is_judged_once(monkeypatch):
-    judged = []
-    judge = verdicts_module.judge_margins
-    monkeypatch.setattr(
-        verdicts_module,
-        "judge_margins",
-        lambda e, o, margins: judged.append(len(margins)) or judge(e, o, margins),
-    )
-    found = searched(task(), search=SEARCH)
-    assert sum(judged) == len(found.results_)
 
 
 def test_rows_that_are_read_once_are_those_of_a_fit_with_other_parameters():

@@ -1,14 +1,9 @@
 """`FairerCLIPSearch` as an estimator: scikit-learn's checks, pipelines, cross-validation, and what it leaves alone."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-import sklearn
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.metrics import make_scorer
-from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -16,7 +11,6 @@ from tuning_inputs import held, prompts, searched, task
 
 import fairerclip
 from fairerclip import FairerCLIP, FairerCLIPSearch
-from fairerclip.judging.choose import choose
 from small_models import small
 
 SPACE = {
@@ -70,25 +64,6 @@ def test_a_search_leaves_the_estimator_alone_and_a_clone_finds_the_same_model(va
     assert first.best_estimator_ is not model
     assert_array_equal(first.predict(t.test.X), first.best_estimator_.predict(t.test.X))
     assert_array_equal(first.rank(1, t.test.X, 5).indices, first.best_estimator_.rank(1, t.test.X, 5).indices)
-
-
-@pytest.mark.parametrize(("validated", "automatic"), [(True, True), (False, False)])
-def test_the_best_parameters_refit_to_the_scores_before_offsets(validated, automatic, monkeypatch):
-    # Offsets, whatever they gain.
-    monkeypatch.setattr("fairerclip.tuning.search.choose", with_offsets)
-    t = task()
-    model = FairerCLIP(n_features=40, dtype="float64", random_state=0) if automatic else small()
-    found = search(model).fit(t.train.X, t.train.y, validation=held(t) if validated else None, **prompts(t))
-    assert_array_equal(found.best_estimator_.offsets_, [0.1, -0.1])
-    assert found.strategy_.endswith(", offsets")
-    refitted = clone(found.estimator).set_params(**found.best_params_).fit(t.train.X, t.train.y, **prompts(t))
-    expected = refitted.scores(t.test.X) + found.best_estimator_.offsets_
-    assert_allclose(found.scores(t.test.X), expected, atol=1e-6)
-    assert found.best_estimator_.get_params() == refitted.get_params()
-
-
-def with_offsets(*args):
-    return replace(choose(*args), offsets=np.array([0.1, -0.1]))
 
 
 def test_the_table_has_a_row_for_every_candidate_and_the_record_is_saved(tmp_path):
@@ -149,24 +124,3 @@ def test_a_pipeline_takes_a_search_as_its_last_step():
     alone = search(search_space=TINY).fit(t.train.X, t.train.y, **prompts(t))
     assert_allclose(pipe.decision_function(5 * t.test.X), alone.decision_function(t.test.X), atol=1e-5)
     assert pipe.get_feature_names_out().tolist() == ["fairerclipsearch0"]
-
-
-def test_cross_val_score_routes_prompts_and_sensitive_values_to_a_search():
-    t = task()
-    s = t.train.sensitive()
-
-    def worst_group(y, predicted, *, sensitive_features):
-        cells = {*zip(y.tolist(), sensitive_features.tolist(), strict=True)}
-        return min(np.mean(predicted[(y == a) & (sensitive_features == b)] == a) for a, b in cells)
-
-    with sklearn.config_context(enable_metadata_routing=True):
-        scorer = make_scorer(worst_group).set_score_request(sensitive_features=True)
-        model = search(search_space=TINY, cv=2).set_fit_request(sensitive_features=True, text=True)
-        found = cross_val_score(
-            *(model, t.train.X, t.train.y),
-            scoring=scorer,
-            cv=2,
-            params={"sensitive_features": s, "text": t.text_target},
-        )
-    assert found.shape == (2,)
-    assert found.min() > 0.1

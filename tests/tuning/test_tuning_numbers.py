@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 from tuning_inputs import START, TINY, all_rows, figures, remember, searched, small, task
 
-from fairerclip.judging.evidence import Evidence
 from fairerclip.judging.objectives import Objective, judge_scores
-from fairerclip.tuning.candidates import FITS, TAUS, ZERO_SHOTS
-from fairerclip.tuning.pool import Candidate, Pool
-from fairerclip.tuning.record import candidate_table
 
 WORST = Objective("worst_group")
 
@@ -61,27 +57,3 @@ def test_the_average_of_the_record_counts_all_rows_that_judge_and_the_figures_th
     record = figures(alone.best_estimator_)
     assert record["chosen"]["average"] == record["average"]
     assert record["chosen"]["worst_group"] == pytest.approx(alone.best_score_)
-
-
-def test_a_cell_that_no_row_is_expected_in_is_not_the_worst_group():
-    """Groups that are read from prompts have a little of every row in every cell."""
-    y = np.repeat([0, 1], 50)
-    P = np.column_stack([np.full(100, 0.999), np.full(100, 0.001)])
-    P[y == 0] = 0.5
-    evidence = Evidence(y, P, 2, np.linspace(-1, 1, 100))
-    scores = np.eye(2)[y].astype(np.float32)
-    scores[50] = [1, 0]  # one wrong row of the second class
-    P[50], P[51] = [0.96, 0.04], [0.999, 0.001]
-    pool = Pool([Candidate({}, 0, scores)], 0, {}, 1, 1, 0.0, [])
-    params = small(**START).get_params()
-    (row,) = candidate_table(pool, evidence, WORST, params)
-    assert evidence.counts[1, 1] < 0.5
-    assert row["worst_group"] == pytest.approx(1 - 0.96 / evidence.counts[1, 0])
-
-
-def test_the_default_search_has_these_fits_and_points():
-    assert TAUS == (0.0, 0.5, 0.7, 0.8, 0.9, 0.98)
-    assert ZERO_SHOTS == (0.0, 0.25, 0.5, 0.75, 1.0)
-    assert [(fit["gamma"], fit["class_weight"]) for fit in FITS] == [
-        (gamma, weight) for gamma in (1e-3, 3e-4, 1e-4, 4e-3) for weight in ("balanced", "group")
-    ]
