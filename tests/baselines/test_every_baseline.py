@@ -265,6 +265,8 @@ def test_bad_rows_are_refused_by_number(embeddings):
     ids=str,
 )
 def test_a_parameter_out_of_range_is_named(embeddings, model, name):
+    if isinstance(model, Adapter):
+        pytest.importorskip("torch")
     e = embeddings()
     with pytest.raises(ParameterError, match=rf"\b{name}\b"):
         model.fit(e.X, **everything(e))

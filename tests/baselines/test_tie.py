@@ -1,7 +1,6 @@
 """TIE: rows move against the prompt of their value, which is given with the rows to predict, or read (TIE*)."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -102,6 +101,7 @@ def test_several_attributes_add_up_in_any_order_also_after_saving(embeddings, tm
         codes = np.array([values.index(value) for value in given[name].tolist()])
         expected = expected + literal(e.X, codes, e.X, codes, np.array(list(prompts.values())), 1.0)
     back = load(model.save(tmp_path / "model"))
+    pd = pytest.importorskip("pandas")
     for frame in (given, pd.DataFrame(given)[["age", "sex"]]):
         assert_allclose(model.transform(e.X, sensitive_features=frame), expected, atol=1e-12)
         assert_allclose(back.transform(e.X, sensitive_features=frame), expected, atol=1e-12)
