@@ -1,6 +1,5 @@
 """Damaged and hostile settings of models: whatever is in the file, only our own errors leave a reader."""
 
-import copy
 import json
 
 import pytest
@@ -8,6 +7,7 @@ from clip_settings import CLIP, MANIFEST, OPEN_CLIP, OPENAI, PROCESSOR, TOKENIZE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from damage import damaged
 from fairerclip.encoders import Preprocessing, onnx, tokens, transformers
 from fairerclip.encoders import open_clip as open_clip_loader
 from fairerclip.encoders import weight_files as weights
@@ -18,38 +18,6 @@ pytest.importorskip("PIL")
 pytest.importorskip("tokenizers")
 
 pytestmark = pytest.mark.slow
-NUMBERS = [-1, 0, 3, 2**63, 10**400, 1e308, -0.5, float("nan"), float("inf")]
-TEXTS = ["", "a", "\ud800", "\0", "x" * 5000]
-TABLES = [[], [[]], {}, {"a": {}}, [1, 2, 3], [10**400] * 3, [True, None, "a"], {"height": "a", "width": 3}]
-JUNK = [None, True, *NUMBERS, *TEXTS, *TABLES]
-
-
-def places(value, above=()):
-    """Paths to every value of a document."""
-    yield above
-    entries = (
-        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    )
-    for key, below in entries:
-        yield from places(below, (*above, key))
-
-
-def mutated(document, draw):
-    """The document with a value replaced or removed or with a key added, as JSON that may be cut off."""
-    out = copy.deepcopy(document)
-    *above, last = draw(st.sampled_from(list(places(out))[1:]))
-    target = out
-    for key in above:
-        target = target[key]
-    action = draw(st.sampled_from(["remove", "replace", "replace", "add"]))
-    if action == "remove":
-        del target[last]
-    elif action == "add" and isinstance(target, dict):
-        target[draw(st.sampled_from(["auto_map", "\ud800", "", "x" * 300]))] = draw(st.sampled_from(JUNK))
-    else:
-        target[last] = draw(st.sampled_from(JUNK))
-    raw = json.dumps(out).encode()
-    return raw[: draw(st.integers(0, len(raw)))] if draw(st.integers(0, 9)) == 0 else raw
 
 
 def read_open_clip(path):
@@ -75,14 +43,15 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_only_our_errors_leave_a_reader(name, data, tmp_path):
     read, document = READERS[name]
     (tmp_path / "m.safetensors").write_bytes(b"")
-    (tmp_path / name).write_text(json.dumps(document))
+    good = json.dumps(document).encode()
+    (tmp_path / name).write_bytes(good)
     read(tmp_path / name)
-    (tmp_path / name).write_bytes(mutated(document, data.draw))
+    (tmp_path / name).write_bytes(data.draw(damaged(good)))
     try:
         read(tmp_path / name)
     except FairerClipError as error:
@@ -104,17 +73,10 @@ def chain(*steps):
     "change",
     [
         chain(*[replace({"String": "a"}, "a" * 10)] * 8),
-        chain(*[{"type": "Lowercase"}] * 100),
         {"pre_tokenizer": {"type": "Wasm"}},
-        {
-            "post_processor": {
-                **TOKENIZER["post_processor"],
-                "single": [{"Sequence": {"id": "A", "type_id": 0}}] * 2000,
-            }
-        },
         {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},  # the library panics
     ],
-    ids=["text that grows", "many steps", "unknown type", "many copies", "panic"],
+    ids=["text that grows", "unknown type", "panic"],
 )
 def test_a_tokenizer_that_makes_much_of_little_is_refused(change, tmp_path):
     file = tmp_path / "tokenizer.json"

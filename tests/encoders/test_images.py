@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
-import struct
 import tarfile
-import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fairerclip.encoders.decode import open_image
 from fairerclip.encoders.images import ImageItem, Refused, open_source
@@ -36,21 +31,6 @@ def ids(source):
     return [item.id for item in source.items()]
 
 
-def png_of(width, height):
-    """A PNG whose header claims a size; the content is a few bytes."""
-
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(b"0"))
-        + chunk(b"IEND", b"")
-    )
-
-
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "BMP"])
 def test_allowed_formats_become_rgb(kind, tmp_path):
     content = encoded(kind)
@@ -66,22 +46,6 @@ def test_allowed_formats_become_rgb(kind, tmp_path):
 def test_other_colours_become_rgb(mode):
     content = encoded("JPEG" if mode == "CMYK" else "PNG", mode=mode)
     assert open_image(content).mode == "RGB"
-
-
-def test_too_many_pixels_are_refused_from_the_header():
-    for width, height in ((8000, 8000), (30_000, 30_000)):
-        with pytest.raises(ImageError):
-            open_image(png_of(width, height))
-
-
-@settings(max_examples=200, deadline=None)
-@given(kind=st.sampled_from(["JPEG", "PNG", "WEBP", "BMP"]), seed=st.integers(0, 2**32))
-def test_mutated_images_never_raise_anything_else(kind, seed):
-    rng = np.random.default_rng(seed)
-    raw = np.frombuffer(encoded(kind, size=(32, 32)), np.uint8).copy()
-    raw[rng.integers(len(raw), size=3)] = rng.integers(256, size=3)
-    with contextlib.suppress(ImageError):
-        assert open_image(raw.tobytes()).mode == "RGB"
 
 
 def test_the_scans_of_a_jpeg_are_counted_and_nothing_else():
@@ -178,12 +142,6 @@ def test_tar_is_streamed_and_hostile_members_are_named(tmp_path):
     assert [i.content for i in open_source(file).items({"000"}) if isinstance(i, ImageItem)] == [b"", b"2"]
 
 
-def tar_header(kind, size):
-    member = tarfile.TarInfo("a.png")
-    member.type, member.size = kind, size
-    return member.tobuf(tarfile.GNU_FORMAT)
-
-
 @pytest.mark.linux
 def test_what_is_no_whole_image_of_these_formats_with_8_bits_is_refused(tmp_path):
     sixteen = io.BytesIO()
@@ -206,22 +164,3 @@ def test_images_of_other_formats_alone_and_images_beside_tars_are_errors(tmp_pat
     assert ids(open_source(tmp_path / "0.tar")) == ["0.tar:a.gif", "b"]
     with pytest.raises(DatasetError, match=r"\.tar"):
         open_source(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        (tar_header(b"L", 2) + b"a".ljust(512, b"\0")) * 3000,
-        tar_header(b"L", 6 << 30),
-        tar_header(b"0", -512),
-        tar_header(b"S", 0),
-    ],
-    ids=["many headers", "large header", "negative size", "sparse"],
-)
-def test_a_hostile_header_of_a_tar_is_refused(tmp_path, content):
-    make_tar(tmp_path / "s.tar", [("good.png", b"1")])
-    good = (tmp_path / "s.tar").read_bytes()[:1024]
-    (tmp_path / "s.tar").write_bytes(good + content + bytes(1024))
-    first, refused = open_source(tmp_path / "s.tar").items()
-    assert first == ImageItem("good", b"1")
-    assert isinstance(refused, Refused)

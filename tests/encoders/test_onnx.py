@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 from clip_inputs import PROMPTS
@@ -36,12 +33,6 @@ def test_same_weights_through_onnx(source, onnx_folder, pictures):
     np.testing.assert_allclose(ours.encode_images(batch[:1]), ours.encode_images(batch)[:1], atol=1e-5)
     assert ours.provenance.model == source.provenance.model
     assert ours.provenance.preprocessing == source.provenance.preprocessing
-    assert sorted(f.name for f in onnx_folder.iterdir()) == [
-        "image.onnx",
-        "preprocess.json",
-        "text.onnx",
-        "tokenizer.json",
-    ]
 
 
 @pytest.mark.parametrize("which", ["clip_folder", "siglip_folder"])
@@ -53,25 +44,6 @@ def test_transformers_models_through_onnx(which, request, pictures, tmp_path):
     prompts = ["a photo of a bird on water", "a man"]
     np.testing.assert_allclose(ours.encode_images(batch), source.encode_images(batch), atol=1e-4)
     np.testing.assert_allclose(ours.encode_text(prompts), source.encode_text(prompts), atol=1e-4)
-
-
-@pytest.mark.parametrize("file", ["image.onnx", "tokenizer.json", "preprocess.json"])
-def test_damaged_files_are_named(onnx_folder, tmp_path, file):
-    folder = shutil.copytree(onnx_folder, tmp_path / "m")
-    (folder / file).write_bytes(b"\xff\xffdamaged")
-    with pytest.raises(EncoderError):
-        load(f"onnx:{folder}")
-
-
-@pytest.mark.parametrize(
-    "change", [{"width": -1}, {"format_version": 2}, {"model": "a\ud800"}, {"more": 1}], ids=str
-)
-def test_bad_settings_are_refused(onnx_folder, tmp_path, change):
-    folder = shutil.copytree(onnx_folder, tmp_path / "m")
-    values = json.loads((folder / "preprocess.json").read_text()) | change
-    (folder / "preprocess.json").write_text(json.dumps(values))
-    with pytest.raises(EncoderError):
-        load(f"onnx:{folder}")
 
 
 def test_only_the_cpu_and_only_short_prompts(onnx_folder):

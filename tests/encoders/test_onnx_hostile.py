@@ -34,11 +34,6 @@ def external(place="secret.bin"):
     return tensor
 
 
-def sparse():
-    indices = h.make_tensor("i", onnx.TensorProto.INT64, [3], [0, 1, 2])
-    return onnx.SparseTensorProto(values=external(), indices=indices, dims=[3])
-
-
 def attribute(name, kind, **value):
     return onnx.AttributeProto(name=name, type=kind, **value)
 
@@ -73,12 +68,6 @@ def nested(graph):
     return onnx.NodeProto(op_type="If", attribute=[attribute("then_branch", A.GRAPH, g=graph)])
 
 
-def with_training(tensor):
-    out = model(INLINE)
-    out.training_info.add(algorithm=onnx.GraphProto(initializer=[tensor]))
-    return out
-
-
 def with_function(node):
     out = model(INLINE)
     out.functions.add(name="F", domain="", node=[node])
@@ -87,10 +76,8 @@ def with_function(node):
 
 HIDDEN = {
     "initializer": lambda: model(initializer=[external()]),
-    "sparse initializer": lambda: model(INLINE, sparse_initializer=[sparse()]),
     "tensor": lambda: model(constant(attribute("value", A.TENSOR, t=external()))),
     "branch": lambda: model(INLINE, nested(onnx.GraphProto(initializer=[external()]))),
-    "training": lambda: with_training(external()),
 }
 
 

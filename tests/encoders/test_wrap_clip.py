@@ -141,11 +141,7 @@ def test_only_the_fitted_classes_are_taken_as_labels(classifier, open_clip_folde
         fairerclip.wrap(classifier, open_clip_model)
 
 
-# Examples -------------------------------------------------------------------------------------------
-
-
 def test_what_cannot_be_wrapped_is_refused(open_clip_model, clip_model):
-    wrapped = fairerclip.wrap(mitigator(32), open_clip_model)
-    for clip, width in ((open_clip_model, 8), (clip_model, 8), (torch.nn.Linear(2, 2), 8), (wrapped, 32)):
+    for clip in (open_clip_model, clip_model, torch.nn.Linear(2, 2)):
         with pytest.raises(ExportError):
-            fairerclip.wrap(mitigator(width), clip)
+            fairerclip.wrap(mitigator(8), clip)
