@@ -29,19 +29,6 @@ def test_the_weights_kept_are_those_of_the_best_recorded_epoch():
         np.testing.assert_array_equal(getattr(best, name), getattr(stopped, name))
 
 
-def test_the_models_of_earlier_epochs_can_be_had():
-    (X, y, text), _ = split(2)
-    states = []
-    options = {"hidden": 4, "batch_size": 32, "device": "cpu", "random_state": 0}
-    model = Adapter(epochs=4, progress=lambda record: states.append(record["fitted"]()), **options)
-    model.fit(X, y, text=text)
-    earlier = Adapter(epochs=2, **options).fit(X, y, text=text)
-    for name, array in states[1].items():
-        np.testing.assert_array_equal(array, getattr(earlier, name))
-        np.testing.assert_array_equal(states[3][name], getattr(model, name))
-    assert not np.array_equal(states[1]["output_weight_"], states[3]["output_weight_"])
-
-
 def test_weights_move_by_momentum_and_decay():
     X, y, _, _ = spurious(8)
     data = training(X, y)

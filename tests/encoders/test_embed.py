@@ -14,7 +14,7 @@ from fairerclip.data.stores import open_store
 from fairerclip.data.writer import read_skipped, read_text
 from fairerclip.encoders import Preprocessing
 from fairerclip.encoders.embed import embed_images, embed_prompts
-from fairerclip.errors import DatasetError, OutputExistsError, ProvenanceError
+from fairerclip.errors import OutputExistsError, ProvenanceError
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -169,10 +169,3 @@ def test_prompts_are_stored_beside_the_images(folder, tmp_path):
     assert prompts == prompt_set.all_prompts()
     np.testing.assert_array_equal(vectors, Stub().encode_text(prompts))
     assert len(stored(tmp_path / "emb")) == 23
-
-
-def test_a_folder_in_which_nothing_can_be_embedded_is_an_error(tmp_path):
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "a.png").write_bytes(b"no picture")
-    with pytest.raises(DatasetError):
-        embed_images(tmp_path / "images", Stub(), tmp_path / "emb")

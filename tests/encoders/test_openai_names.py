@@ -15,60 +15,42 @@ open_clip = pytest.importorskip("open_clip")
 pytest.importorskip("PIL")
 
 pytestmark = pytest.mark.slow
-REPOSITORIES = {"RN50": "resnet50_clip.openai"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def shallow():
-    """RN50 with one block per stage and one layer of text: the same code and names in a fraction of the time."""
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory):
+    """Random weights under the name of OpenAI's RN50 in a Hugging Face cache.
+
+    RN50 has one block per stage and one layer of text: the same code and names in a fraction of the time.
+    """
+    from huggingface_hub import constants
     from open_clip import factory
+    from safetensors.torch import save_file
 
+    root = tmp_path_factory.mktemp("hub")
+    folder = root / "models--timm--resnet50_clip.openai"
+    file = folder / "snapshots" / ("0" * 40) / "open_clip_model.safetensors"
+    for part in (file.parent, folder / "refs"):
+        part.mkdir(parents=True)
+    (folder / "refs" / "main").write_text("0" * 40)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(constants, "HF_HUB_CACHE", str(root))
         for name in ("RN50", "RN50-quickgelu"):
             config = copy.deepcopy(factory._MODEL_CONFIGS[name])
             config["vision_cfg"]["layers"] = [1, 1, 1, 1]
             config["text_cfg"]["layers"] = 1
             patch.setitem(factory._MODEL_CONFIGS, name, config)
-        yield
-
-
-@pytest.fixture(scope="module")
-def fill(tmp_path_factory, shallow):
-    """A Hugging Face cache, and a call that puts random weights there under the names of OpenAI's."""
-    from safetensors.torch import save_file
-
-    root = tmp_path_factory.mktemp("hub")
-
-    def put(architecture):
-        folder = root / f"models--timm--{REPOSITORIES[architecture]}"
-        file = folder / "snapshots" / ("0" * 40) / "open_clip_model.safetensors"
-        if not file.exists():
-            file.parent.mkdir(parents=True)
-            (folder / "refs").mkdir()
-            (folder / "refs" / "main").write_text("0" * 40)
-            torch.manual_seed(0)
-            save_file(open_clip.CLIP(**open_clip.get_model_config(architecture)).state_dict(), file)
-        return file
-
-    put.root = root
-    return put
-
-
-@pytest.fixture
-def cached(fill, monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(fill.root))
-    return fill
+        torch.manual_seed(0)
+        save_file(open_clip.CLIP(**open_clip.get_model_config("RN50")).state_dict(), file)
+        yield file
 
 
 def test_paper_names_have_quickgelu_and_openai_preprocessing(cached, pictures):
-    file = cached("RN50")
     encoder = load("RN50")
     assert encoder.width == 1024
     assert encoder.provenance.model == "RN50-quickgelu"
     assert encoder.provenance.preprocessing == str(Preprocessing.openai(224))
-    reference = open_clip.create_model("RN50-quickgelu", pretrained=str(file)).eval()
+    reference = open_clip.create_model("RN50-quickgelu", pretrained=str(cached)).eval()
     batch = np.stack([encoder.preprocess(picture) for picture in pictures[:2]])
     with torch.no_grad():
         images = reference.encode_image(torch.from_numpy(batch), normalize=True).numpy()
@@ -78,8 +60,7 @@ def test_paper_names_have_quickgelu_and_openai_preprocessing(cached, pictures):
 
 
 def test_a_bare_file_does_not_get_default_preprocessing(cached):
-    file = cached("RN50")
     with pytest.raises(EncoderError):
-        load("open_clip:RN50", weights=file)
+        load("open_clip:RN50", weights=cached)
     with pytest.raises(EncoderError):
-        load("open_clip:RN50", weights=file, preprocessing="laion")
+        load("open_clip:RN50", weights=cached, preprocessing="laion")

@@ -16,23 +16,17 @@ pytest.importorskip("prometheus_client")
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def saved(tmp_path):
-    rng = np.random.default_rng(0)
-
-    def save(width):
-        X, s = rng.normal(size=(60, width)), rng.integers(2, size=60)
-        model = EmbeddingMitigator().fit(X, sensitive_features=s)
-        return model.save(tmp_path / f"model-{width}")
-
-    return save
+def saved(folder, width):
+    rows = np.random.default_rng(0).normal(size=(60, width))
+    model = EmbeddingMitigator().fit(rows, sensitive_features=np.arange(60) % 2)
+    return model.save(folder / f"model-{width}")
 
 
-def test_the_service_loads_a_model_and_its_encoder(open_clip_folder, pictures, saved):
+def test_the_service_loads_a_model_and_its_encoder(open_clip_folder, pictures, tmp_path):
     from fairerclip.serving.served_model import load_served
 
     choice = ModelChoice(f"open_clip:{open_clip_folder}")
-    served, alone = load_served(ServiceSettings(saved(32), choice)), choice.load()
+    served, alone = load_served(ServiceSettings(saved(tmp_path, 32), choice)), choice.load()
     served.warm_up()
     texts = ["a cat", "a photo of a dog"]
     with pytest.raises(EncoderError):
@@ -49,4 +43,4 @@ def test_the_service_loads_a_model_and_its_encoder(open_clip_folder, pictures, s
     assert served.endpoints == ["rank", "mitigate", "embed"]
     assert str(open_clip_folder.parent) not in str(served.facts())
     with pytest.raises(ParameterError):
-        load_served(ServiceSettings(saved(16), choice))
+        load_served(ServiceSettings(saved(tmp_path, 16), choice))

@@ -24,20 +24,6 @@ def test_a_table_from_the_command_line(run, small, tmp_path):
     assert [r["name"] for r in json.loads(out)["results"]] == ["implementation", "heatmaps"]
 
 
-def test_a_table_without_any_result_has_failed(run, tmp_path):
-    suite = tmp_path / "suite"
-    suite.mkdir()
-    arguments = ("reproduce", "fairface", "implementation", "--suite", suite, "-o", tmp_path / "p", "--json")
-    code, out, err = run(*arguments)
-    assert code == 1
-    assert {r["name"]: r["failed"] for r in json.loads(out)["results"]} == {
-        "fairface": True,
-        "implementation": False,
-    }
-    assert len(err.strip().splitlines()) == 1
-    assert {f.stem for f in (tmp_path / "p").glob("*.*")} == {"implementation", "index"}
-
-
 @pytest.mark.slow
 def test_all_is_lenient_on_absent_datasets_and_strict_on_those_that_are_there(run, small, tmp_path):
     suite = tmp_path / "suite"
@@ -66,11 +52,9 @@ def test_wrong_calls_are_one_line(run, tmp_path):
 @pytest.mark.parametrize(
     ("model", "backbone"),
     [
-        (ModelChoice("open_clip:ViT-L-14", "openai"), "ViT-L/14"),
         (ModelChoice("open_clip:ViT-L-14", "vit.safetensors", "openai"), "ViT-L/14"),
         (ModelChoice("open_clip:ViT-L-14", "vit.safetensors"), None),
         (ModelChoice("open_clip:ViT-L-14", "laion2b_s32b_b82k"), None),
-        (ModelChoice("transformers:some-folder"), None),
     ],
 )
 def test_a_model_is_a_published_backbone_where_its_weights_are_said_to_be(model, backbone):

@@ -22,19 +22,6 @@ def report_of(experiment, predicted):
     return StageReport.model_validate(experiment.report(experiment.task.test, predicted).as_dict())
 
 
-@pytest.mark.slow
-def test_one_failing_part_is_told_and_does_not_stop_the_rest(small, tmp_path, monkeypatch):
-    def broken(*arguments, **options):
-        raise np.linalg.LinAlgError("no luck")
-
-    monkeypatch.setattr(fits, "preset_model", broken)
-    result = reproduce(chosen_entries(["intrinsic"]), TaskSource("simulated"), tmp_path, QUICK)[0]
-    assert any("no luck" in text for text in result.failures)
-    rows = result.document.tables[0].rows
-    assert sum("failed: LinAlgError: no luck" in row for row in rows) == 2
-    assert any(row[0] == "Zero-shot" and row[2].value is not None for row in rows)
-
-
 def test_a_share_is_kept_of_every_cell():
     experiment = Experiment.of(simulate("waterbirds", scale=0.2, width=32))
     fewer = fits.subsample(experiment, 0.25, 3)
@@ -145,17 +132,8 @@ def test_the_plane_of_the_papers_method_is_one_curve():
 
 
 @pytest.mark.slow
-def test_the_information_page_says_which_published_hsic_is_out_of_reach(small, tmp_path):
-    result = reproduce(chosen_entries(["information"]), TaskSource("simulated"), tmp_path, QUICK)[0].as_dict()
-    (one,) = TaskSource("simulated").tasks("waterbirds")
-    p = np.mean(one.task.test.y)
-    found = result["results"][f"waterbirds {one.encoder}"]["bounds"]["hsic_y"]
-    assert found == pytest.approx(4 * p**2 * (1 - p) ** 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["ablation-no-labels", "spurious"])
-def test_an_entry_runs_on_the_simulation_and_is_not_run_again(name, small, tmp_path, monkeypatch):
+def test_an_entry_runs_on_the_simulation_and_is_not_run_again(small, tmp_path, monkeypatch):
+    name = "ablation-no-labels"
     entries, source = chosen_entries([name]), TaskSource("simulated")
     (result,) = reproduce(entries, source, tmp_path, QUICK)
     assert not result.failures, result.failures

@@ -98,31 +98,6 @@ def real(name, **options):
     return replace(simulate(name, **options), simulated=False)
 
 
-def prompt_file(*classes, **more):
-    source = {"kind": "ours", "citation": "made for this test"}
-    prompts = {name: [f"mine: {name}."] for name in classes}
-    return json.dumps({"name": "mine", "version": 1, "source": source, "classes": prompts, **more})
-
-
-def test_wrong_options_are_one_line_before_anything_is_embedded(run, loaded, tmp_path):
-    root = tmp_path / "data"
-    birds(root / "waterbirds", 24)
-    (tmp_path / "p.json").write_text(prompt_file("swan", "duck"))
-    data = ("--data", root, "--model", "M")
-    for arguments in (
-        (*data, "--weights", "a", "--weights", "b"),
-        (*data, "--prompts", f"waterbirds={tmp_path / 'p.json'}"),
-        ("--weights", "w"),
-        ("--data", root),
-        (*data, "--tasks", root),
-    ):
-        code, _, err = run("reproduce", "spurious", *arguments, "-o", tmp_path / "o")
-        assert code == 2
-        assert len(err.strip().splitlines()) == 1
-    assert not loaded[1]
-    assert not (tmp_path / "o").exists()
-
-
 def test_targets_of_one_dataset_have_files_of_their_own_and_share_embeddings(loaded, tmp_path):
     celebrities(tmp_path / "celeba", 48)
     told = []
