@@ -15,7 +15,9 @@ from fairerclip.errors import (
     DroppedTermWarning,
     FairerClipError,
     FairerClipWarning,
+    IdleParameterWarning,
     LabelError,
+    ManyCategoriesWarning,
     NonFiniteError,
     NoSensitiveWarning,
     NoSolutionError,
@@ -156,6 +158,10 @@ def test_one_sensitive_value_is_a_warning_and_a_fit_without_any(embeddings, crit
 WARNED = {
     NoSensitiveWarning: lambda e, own: fit(e, own, sensitive_features=None),
     VanishedLabelWarning: lambda e, own: fit(e, own, y=e.y % 2),
+    ManyCategoriesWarning: lambda e, own: fit(
+        e, {**own, "tau": 0.0}, text=None, sensitive_features=np.arange(240) % 60
+    ),
+    IdleParameterWarning: lambda e, own: fit(e, {**own, "decision_zero": "mean"}, text=None),
     RankWarning: lambda e, own: fit(e, {**own, "n_components": 9}, text=None),
 }
 

@@ -35,6 +35,11 @@ def test_a_class_without_rows_has_no_mean_and_is_no_part_of_the_zero(without_las
     assert_allclose(found.last.text_zero, vectors[:2].mean(axis=0))
 
 
+def test_a_class_that_never_had_rows_has_not_vanished(without_last_class):
+    _, _, found = without_last_class
+    assert [kind for kind, _ in found.notes if kind is VanishedLabelWarning] == []
+
+
 # Signs and zeros ------------------------------------------------------------------------------------------
 
 
