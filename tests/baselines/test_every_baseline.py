@@ -300,6 +300,7 @@ def test_where_s_has_one_value_it_is_zero_shot(embeddings, model):
     [
         LinearProbe(class_weight="group", tol=1e-8),
         LEACE("probe", tol=1e-8),
+        WiSE(tol=1e-8),
         JTT(9.0, tol=1e-8),
         PPA(random_state=0, tol=1e-8),
         CLIPClip(),

@@ -52,6 +52,13 @@ def test_no_smaller_change_erases_s():
     assert distortion == pytest.approx(found.fun, rel=1e-6)
 
 
+def test_with_full_shrinkage_it_is_an_orthogonal_projection(embeddings):
+    e = embeddings(seed=3, n_sensitive=3)
+    mean, cross = e.X.mean(axis=0), cross_covariance(e.X, e.s)
+    off = np.eye(12) - cross @ np.linalg.pinv(cross)
+    assert_allclose(erase(e.X, e.s, np.ones(len(e.X)), 1.0)(e.X), mean + (e.X - mean) @ off, atol=1e-10)
+
+
 def test_several_attributes_are_erased_as_their_cross(embeddings):
     e = embeddings(seed=6, n=500)
     age = np.arange(500) % 3
