@@ -10,7 +10,7 @@ from fairerclip.errors import (
     LabelError,
     PromptError,
 )
-from fairerclip.inputs.encode import encode
+from fairerclip.inputs.encode import encode, occurring
 from fairerclip.inputs.prompts import prototypes, zero_shot
 from fairerclip.inputs.weights import (
     balancing_weights,
@@ -198,3 +198,16 @@ def test_a_mapping_weights_the_rows_of_each_class():
     given = np.array([1.0, 2.0, 1.0, 0.5])
     found = weights(y, ["a", "b", "c"], given, class_weight={"b": 3, "c": 0})
     assert_array_equal(found, [1.0, 6.0, 0.0, 1.5])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_occurring_codes_are_those_of_unique(seed, monkeypatch):
+    monkeypatch.setattr("fairerclip.inputs.encode.CODE_ROWS", 7)
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, rng.integers(1, 9), size=30 * seed).astype(np.int32)
+    present, places = occurring(codes)
+    expected = np.unique(codes, return_inverse=True)
+    np.testing.assert_array_equal(present, expected[0])
+    np.testing.assert_array_equal(places, expected[1])
+    with pytest.raises(AssertionError):
+        occurring(np.array([0, -1]))

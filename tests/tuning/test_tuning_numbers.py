@@ -5,6 +5,7 @@ import pytest
 from tuning_inputs import START, TINY, all_rows, figures, remember, searched, small, task
 
 from fairerclip.judging.objectives import Objective, judge_scores
+from fairerclip.tuning.candidates import FITS, TAUS, ZERO_SHOTS
 
 WORST = Objective("worst_group")
 
@@ -57,3 +58,11 @@ def test_the_average_of_the_record_counts_all_rows_that_judge_and_the_figures_th
     record = figures(alone.best_estimator_)
     assert record["chosen"]["average"] == record["average"]
     assert record["chosen"]["worst_group"] == pytest.approx(alone.best_score_)
+
+
+def test_the_default_search_has_these_fits_and_points():
+    assert TAUS == (0.0, 0.5, 0.7, 0.8, 0.9, 0.98)
+    assert ZERO_SHOTS == (0.0, 0.25, 0.5, 0.75, 1.0)
+    assert [(fit["gamma"], fit["class_weight"]) for fit in FITS] == [
+        (gamma, weight) for gamma in (1e-3, 3e-4, 1e-4, 4e-3) for weight in ("balanced", "group")
+    ]
