@@ -400,3 +400,27 @@ def test_skew_of_rankings_falls_and_order_inside_groups_is_kept(model):
     before, after = (np.mean([max_skew(column, s, k=100) for column in a.T]) for a in (first, last))
     assert after < 0.3 < 0.35 < before
     assert np.mean(correlation_inside_groups(first, last, s)) > 0.55
+
+
+@pytest.mark.slow
+@each(
+    [
+        LinearProbe(C=0.01, class_weight="group"),
+        DFR(C=0.3, random_state=0),
+        DFR("train", C=0.3, random_state=0),
+        JTT(20.0, C=0.01),
+        AFR(8.0, lam=0.01, C=0.01, random_state=0),
+        PPA(C=0.01, random_state=0),
+    ]
+)
+def test_the_worst_group_is_better_than_that_of_a_probe_where_rows_are_correlated(model):
+    task = simulate("waterbirds", scale=0.3, seed=1)
+    s = {name: next(iter(rows.s.values())) for name, rows in task.splits.items()}
+    given = {"text": Experiment.of(task).text, "sensitive_features": s["train"]}
+    given["validation"] = (task.val.X, task.val.y, s["val"])
+
+    def worst(model):
+        predicted = model.fit(task.train.X, task.train.y, **given).predict(task.test.X)
+        return group_report(task.test.y, predicted, s["test"]).worst.accuracy
+
+    assert worst(clone(model)) > worst(LinearProbe(C=0.01)) + 0.1
