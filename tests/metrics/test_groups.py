@@ -1,5 +1,7 @@
 """Group accuracies against naive loops, scikit-learn and scipy."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -241,3 +243,12 @@ def test_rows_without_labels_are_dropped_and_counted_only_on_request():
     assert group_report([0, 1], [0, 1], [[0, 1], [0, -1]], missing=-1).dropped == 1
     with pytest.raises(LabelError):
         group_report([-1, -1], [0, 1], [0, 0], missing=-1)
+
+
+def test_a_report_is_ready_for_json():
+    y, p, s = labels(8, k=3)
+    report = group_report(y, p, np.column_stack([s, s]), train_groups={(0, (0, 0)): 2})
+    plain = report.as_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["groups"][0]["s"] == [0, 0]
+    assert plain["intervals"]["gap"] == list(report.intervals["gap"])

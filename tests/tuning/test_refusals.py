@@ -47,7 +47,7 @@ def by_hand(y, predicted, groups):
         ({"cv": "many"}, "splitter"),
         ({"cv": [([0], [1]), ([2], [1])]}, "test fold"),
         ({"cv": [(range(480), range(9))]}, "row 0"),
-        ({"max_seconds": np.nan}, "max_seconds"),
+        *(({"max_seconds": seconds}, "max_seconds") for seconds in (0, np.nan)),
         ({"objective": "best"}, "objective"),
         ({"objective": lambda y, predicted, groups: None}, "number"),
         ({"accuracy_floor": 80}, "accuracy_floor"),
