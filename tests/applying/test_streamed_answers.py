@@ -114,12 +114,12 @@ def test_the_earlier_of_rows_with_the_same_score_is_better_across_blocks(
     models, tmp_path, birds, monkeypatch
 ):
     monkeypatch.setattr(blocks_module, "BLOCK_ROWS", 4)
-    X = np.repeat(birds.test.X[:1], 10, axis=0)
+    X = np.repeat(birds.test.X[:1], 12, axis=0)  # whole blocks: others may round differently
     report = apply_to_file(models["leace"], X, tmp_path / "p.npz", top=6)
     assert [row.row for row in report.best] == [*range(6)] * 2
     assert report.best[0].id is None
     with np.load(tmp_path / "p.npz") as found:
-        assert found["rank"].tolist() == [[k, k] for k in range(1, 11)]
+        assert found["rank"].tolist() == [[k, k] for k in range(1, 13)]
 
 
 def test_parquet_in_row_groups_holds_the_table_of_csv(models, store, tmp_path, monkeypatch):

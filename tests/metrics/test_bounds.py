@@ -146,4 +146,5 @@ def test_a_largest_difference_changes_by_no_more_than_the_differences_of_its_pai
         each = [
             pair.matched((kind,), sign * by_value, 12) for kind in ("recall", "false") for sign in (1, -1)
         ]
-        assert min(ends[0].min() for ends in each) <= low <= high <= max(ends[1].max() for ends in each)
+        least, most = min(ends[0].min() for ends in each), max(ends[1].max() for ends in each)
+        assert least - 1e-12 <= low <= high <= most + 1e-12
