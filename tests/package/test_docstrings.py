@@ -13,6 +13,7 @@ MODULES = sorted(m.name for m in pkgutil.walk_packages(fairerclip.__path__, "fai
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_of_a_module(name):
     try:
